@@ -28,6 +28,7 @@ class UnevenKernel(Protocol):
         settings: numbers that ticks take, `(n,)`.
         options: what else they take.
         width: how many random numbers a step of a chain takes.
+        ticks: of a turn of the loop. With several, chains that have taken all their steps tick on, without a trace.
 
     Example:
         >>> from ebmlab.energies import RealMLP
@@ -64,6 +65,10 @@ class UnevenKernel(Protocol):
     def width(self) -> int:
         """As above."""
 
+    @property
+    def ticks(self) -> int:
+        """As above."""
+
 
 @torch.no_grad()
 def run_uneven(kernel: UnevenKernel, energy: Energy, x: Tensor, num_steps: int, caller: str) -> Ran:
@@ -93,24 +98,32 @@ def run_uneven(kernel: UnevenKernel, energy: Energy, x: Tensor, num_steps: int, 
         for first in range(0, num_steps, ahead):
             numbers = kernel.drawn(x, min(ahead, num_steps - first), ahead)
             walk = kernel.begun(state, numbers, kernel.options)
-            done = program(kernel.tick, energy, walk, numbers, settings, kernel.options)
+            done = program(kernel.tick, energy, walk, numbers, settings, kernel.options, kernel.ticks)
             state = done.state
             sums += torch.stack([done.acceptance, done.hops, done.evaluations])
     return Ran(state.x.contiguous(), sums[0], sums[1], float(sums[2].mean()))
 
 
 def _to_the_end(
-    tick: Callable[..., Any], energy: Energy, walk: Any, numbers: Any, settings: tuple[Tensor, ...], options: Any
+    tick: Callable[..., Any],
+    energy: Energy,
+    walk: Any,
+    numbers: Any,
+    settings: tuple[Tensor, ...],
+    options: Any,
+    ticks: int,
 ) -> Any:
-    """Ticks until all chains have taken their steps: a loop within the program, which compiles one of them."""
+    """Ticks until all chains have taken their steps: a loop within the program, which compiles one turn of it."""
 
     def going(*tensors: Tensor) -> Tensor:
         left: Tensor = walk.with_tensors(tensors).taken < numbers.steps
         return left.any()
 
     def once(*tensors: Tensor) -> tuple[Tensor, ...]:
-        after = tick(energy, walk.with_tensors(tensors), numbers, settings, options).tensors()
-        return tuple(new.clone() if any(new is old for old in tensors) else new for new in after)
+        after = walk.with_tensors(tensors)
+        for _ in range(ticks):
+            after = tick(energy, after, numbers, settings, options)
+        return tuple(new.clone() if any(new is old for old in tensors) else new for new in after.tensors())
 
     begin = tuple(tensor.clone() for tensor in walk.tensors())
     end = while_loop(going, once, begin)  # type: ignore[no-untyped-call]  # torch gives it no types

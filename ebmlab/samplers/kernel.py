@@ -57,3 +57,4 @@ class UnevenKernel(NamedTuple):
     settings: Tensor
     options: Any
     width: int
+    ticks: int = 1

@@ -23,6 +23,9 @@ from ebmlab.samplers.state import Info
 from ebmlab.settings import require_count, require_positive
 
 DEEPEST = 20  # doublings: a million states
+TICKS = (
+    4  # leapfrog steps of a turn of the compiled loop: a turn has a price of its own, and so has each in the program
+)
 
 
 class NUTS(Sampler):
@@ -107,7 +110,7 @@ class NUTS(Sampler):
         options = self.options(self.step_size.device)
         epsilon = torch.as_tensor(self.step_size * length_unit(energy)).view(1)
         width = energy.domain.size + 3 * self.max_depth
-        return UnevenKernel(self.init, partial(drawn, options=options), begun, tick, epsilon, options, width)
+        return UnevenKernel(self.init, partial(drawn, options=options), begun, tick, epsilon, options, width, TICKS)
 
 
 def drawn(x: Tensor, steps: int, room: int, options: Options) -> Numbers:
