@@ -145,6 +145,8 @@ def test_the_site(width: int, driver: Any, site: str) -> None:
         ("inpainting", "howto/tasks"),
         ("Bayesian posterior", "howto/posterior"),
         ("GPU", "howto/one_gpu"),
+        ("load a checkpoint", "howto/tasks"),
+        ("choose a sampler", "howto/tasks"),
         ("anomaly", "howto/tasks"),
     ],
 )
