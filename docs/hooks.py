@@ -13,7 +13,7 @@ from typing import Any
 from latex2mathml.converter import convert
 
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>([.,:;)]*)', re.S)
-BOOST = {"Learn": 3.0, "Do": 3.0, "Understand": 2.0, "Evidence": 0.02}  # by shelf; other pages count as they are
+BOOST = {"Learn": 3.0, "Do": 3.0, "Understand": 2.0, "Evidence": 0.02, "Reference": 0.3}  # by shelf; others: 1
 
 
 def on_config(config: Any) -> Any:

@@ -144,6 +144,10 @@ def test_the_site(width: int, driver: Any, site: str) -> None:
         ("two moons", "howto/two_moons"),
         ("inpainting", "howto/tasks"),
         ("Bayesian posterior", "howto/posterior"),
+        ("GPU", "howto/one_gpu"),
+        ("load a checkpoint", "howto/tasks"),
+        ("choose a sampler", "howto/tasks"),
+        ("anomaly", "howto/tasks"),
     ],
 )
 def test_the_search_finds_a_how_to_first(words: str, found: str, driver: Any, site: str) -> None:
