@@ -21,7 +21,7 @@ MANY = 2048  # states per evaluation when there are many
 DERIVED = (
     "value_and_grad",
     "gradient",
-    "slope",
+    "differentiable_gradient",
     "evaluate",
     "flip_differences",
     "value_differences",
@@ -143,7 +143,7 @@ class Energy(Recorded, nn.Module):
         return self.value_and_grad(x)[1]
 
     @takes_states
-    def slope(self, x: Tensor) -> Tensor:
+    def differentiable_gradient(self, x: Tensor) -> Tensor:
         """dE/dx `(B, *event)` at an x that requires a gradient; x and the parameters can be differentiated through it.
 
         Raises:

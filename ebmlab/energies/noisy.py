@@ -41,8 +41,8 @@ class NoisyEnergy(Energy):
         return Energy.value_and_grad(AtNoise(self, sigma), x)
 
     def noisy_slope(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """dE/dx `(B, *event)` as `Energy.slope`, by autograd, unless a subclass overrides it."""
-        return Energy.slope(AtNoise(self, sigma), x)
+        """dE/dx `(B, *event)` as `Energy.differentiable_gradient`, by autograd, unless a subclass overrides it."""
+        return Energy.differentiable_gradient(AtNoise(self, sigma), x)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.noisy(x, x.new_full((len(x),), self.lowest))
@@ -88,7 +88,7 @@ class AtNoise(Energy):
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self.energy.noisy_gradient(x, self._levels(x))
 
-    def slope(self, x: Tensor) -> Tensor:
+    def differentiable_gradient(self, x: Tensor) -> Tensor:
         return self.energy.noisy_slope(x, self._levels(x))
 
     def _levels(self, x: Tensor) -> Tensor:

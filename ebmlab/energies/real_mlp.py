@@ -53,10 +53,10 @@ class RealMLP(Energy):
         value, grad = value_and_slope(self.network, x)
         return value + self._bowl(x), grad + x / self.scale**2
 
-    def slope(self, x: Tensor) -> Tensor:
+    def differentiable_gradient(self, x: Tensor) -> Tensor:
         """As in `Energy`, by the chain rule."""
         if not self._by_chain_rule(x):
-            return super().slope(x)
+            return super().differentiable_gradient(x)
         return value_and_slope(self.network, x)[1] + x / self.scale**2
 
     def _by_chain_rule(self, x: Tensor) -> bool:

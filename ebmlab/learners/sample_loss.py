@@ -87,4 +87,4 @@ def input_gradient(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
         UserError: E does not follow from x by operations that autograd differentiates.
     """
     x = x.detach().clone().requires_grad_()
-    return x, energy.slope(x)
+    return x, energy.differentiable_gradient(x)

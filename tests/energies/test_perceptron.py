@@ -119,7 +119,7 @@ def test_slopes_are_differentiated_as_those_of_autograd(kind: str) -> None:
     x = energy.random(6).double().requires_grad_()
     v = torch.randn_like(x)
     found = []
-    for slope in (energy.slope(x), Energy.slope(energy, x)):
+    for slope in (energy.differentiable_gradient(x), Energy.differentiable_gradient(energy, x)):
         curved = torch.autograd.grad((v * slope).sum(), x, create_graph=True)[0]
         loss = slope.square().sum() + (v * curved).sum()
         found.append((slope, curved, *torch.autograd.grad(loss, [*energy.parameters()], allow_unused=True)))

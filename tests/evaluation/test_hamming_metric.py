@@ -32,7 +32,7 @@ def test_metric_in_parts_and_on_ranks_is_the_function_of_all(space: Finite, kern
 
 
 def test_one_clear_line() -> None:
-    with pytest.raises(UserError, match="exponential, linear"):
+    with pytest.raises(UserError, match='must be "exponential" or "linear"'):
         HammingMMD("rbf")
     metric = HammingMMD()
     metric.update(torch.zeros(3, 4), real=True)
