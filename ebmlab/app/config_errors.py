@@ -19,6 +19,10 @@ _NOISE = (
     "a dict with",
 )
 
+_BASES = {  # what the parser takes options for where no class is named
+    "pytorch_lightning.LightningModule": "model",
+    "pytorch_lightning.LightningDataModule": "data",
+}
 _OWNER = re.compile(r"(?:([\w.]+): )?Problem with given class_path '([\w.]+)': ")
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
 
@@ -33,6 +37,8 @@ def parser_message(message: str) -> str:
     if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
         from ebmlab.app.trust import denied  # imports torch
 
+        if which := _BASES.get(found.group(1)):
+            return f"options of the {which} are given, but no {which}: name it by --config FILE or --{which} CLASS"
         return denied(found.group(1))
     if found := re.search(r"(?:(\w+): )?Expected a path but ([A-Za-z_][\w.]*) either", text):
         option, path = found.group(1) or "class_path", found.group(2)

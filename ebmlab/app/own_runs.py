@@ -36,11 +36,18 @@ def check_links(folder: Path) -> None:
     inside = folder.resolve()
     for path in _entries(folder):
         check_regular(path)
-        if path.is_symlink() and not path.resolve().is_relative_to(inside):
+        if path.is_symlink() and not path.resolve().is_relative_to(inside) and not _is_log_of_wandb(path):
             raise UserError(
                 f"{path} is a link to {os.readlink(path)}, out of the run's folder: remove it, or name the run's "
                 "config by --config if you trust it"
             )
+
+
+def _is_log_of_wandb(link: Path) -> bool:
+    """Whether a link leads to a log in W&B's own cache; wandb 0.31 leaves one in each run, beside the run's logs."""
+    from wandb.env import get_cache_dir  # here, because hardly any run of a stranger holds such a link
+
+    return link.resolve().parent == (get_cache_dir() / "logs").resolve()
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 
+import ebmlab.datamodules  # noqa: F401  # the parser finds a class by its short name once it is loaded
 from ebmlab.app.checkpoints import (
     WholeCheckpoints,
     check_weights,

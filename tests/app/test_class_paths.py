@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -142,3 +143,16 @@ def test_runs_from_before_the_move(run: Callable[..., None], capsys: pytest.Capt
 
     table = compare([str(RUN), str(RUN.with_name("new"))])
     assert "data " not in table and "callbacks." not in table
+
+
+def test_short_names_are_found_in_a_fresh_process() -> None:
+    """In this one, the data's classes have been imported by other tests."""
+    command = [sys.executable, "-m", "ebmlab", "fit", "--data", "Digits", "--print_config"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "class_path: ebmlab.datamodules.Digits" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("which", "option"), [("model", "--model.energy=RBM"), ("data", "--data.batch_size=3")])
+def test_options_without_a_class_are_one_line(which: str, option: str, fails: Callable[..., str]) -> None:
+    line = fails("fit", option, bare=True)
+    assert f"options of the {which} are given, but no {which}: name it by --config FILE or --{which} CLASS" in line

@@ -20,6 +20,7 @@ from helpers_tier import cases
 
 import ebmlab
 from ebmlab.app.cli import main
+from ebmlab.app.own_runs import check_links
 from ebmlab.app.wandb_run import git_commit, wandb_run
 from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM
@@ -237,6 +238,23 @@ def test_links_that_lead_out_of_a_strangers_run_are_refused(
     (RUN / "test").symlink_to(elsewhere)
     assert "is a link to" in fails("test", f"--ckpt_path={CHECKPOINT}", bare=True)
     assert not list(elsewhere.iterdir())
+
+
+def test_links_of_wandb_to_its_logs_may_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So results can go into a stranger's run twice."""
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
+    log = tmp_path / "cache" / "logs" / "core-debug-1.log"
+    link = tmp_path / "run" / "test" / "wandb" / "offline-run-1" / "logs" / "debug-core.log"
+    for folder in (log.parent, link.parent, tmp_path / "run" / "checkpoints"):
+        folder.mkdir(parents=True)
+    log.touch()
+    link.symlink_to(log)
+    check_links(tmp_path / "run")
+    for target in (log.parent, log.parent.parent / "a.log", tmp_path / "logs" / "a.log"):
+        link.unlink()
+        link.symlink_to(target)
+        with pytest.raises(UserError, match="debug-core.log is a link to .*, out of the run's folder"):
+            check_links(tmp_path / "run")
 
 
 def test_links_are_refused_for_another_config_of_the_users_too(
