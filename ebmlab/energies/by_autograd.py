@@ -29,7 +29,7 @@ def value_and_grad(energy: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
                 p.requires_grad_(True)
 
 
-def slope(energy: nn.Module, x: Tensor) -> Tensor:
+def differentiable_gradient(energy: nn.Module, x: Tensor) -> Tensor:
     """dE/dx `(B, *event)` with the graph that leads to it."""
     return _grad(energy, energy(x), x, create_graph=True)
 

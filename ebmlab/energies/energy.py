@@ -149,7 +149,7 @@ class Energy(Recorded, nn.Module):
         Raises:
             UserError: E does not follow from x by operations that autograd differentiates.
         """
-        return by_autograd.slope(self, x)
+        return by_autograd.differentiable_gradient(self, x)
 
     @takes_states
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:

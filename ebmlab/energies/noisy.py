@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.perceptron import hidden_layers, is_perceptron, value_and_slope
+from ebmlab.energies.perceptron import by_chain_rule, hidden_layers, value_and_slope
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.settings import require_count, require_factor, require_positive
 
@@ -149,8 +149,7 @@ class NoisyMLP(NoisyEnergy):
         return self._chain_rule(x, sigma)[1] if self._by_chain_rule(x) else super().noisy_slope(x, sigma)
 
     def _by_chain_rule(self, x: Tensor) -> bool:
-        plain = type(self).noisy is NoisyMLP.noisy and is_perceptron(self.network)
-        return plain and not torch.is_autocast_enabled(x.device.type)
+        return type(self).noisy is NoisyMLP.noisy and by_chain_rule(self.network, x)
 
     def _chain_rule(self, x: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         spread, narrow = self._spread(sigma), (self.scale**2 + sigma.square()).unsqueeze(1)
@@ -158,7 +157,7 @@ class NoisyMLP(NoisyEnergy):
         return value + self._bowl(x, sigma), slope[:, : x.shape[1]] / spread + x / narrow
 
     def _spread(self, sigma: Tensor) -> Tensor:
-        """S of the class, `(B, 1)`."""
+        """The standard deviation `(B, 1)` by which x is divided: s in the formula of the class."""
         return (self.unit**2 + sigma.square()).sqrt().unsqueeze(1)
 
     def _inputs(self, x: Tensor, sigma: Tensor, spread: Tensor) -> Tensor:

@@ -14,15 +14,11 @@ def hidden_layers(width: int, hidden_dim: int, num_layers: int) -> list[nn.Modul
     return [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.SiLU())]
 
 
-def is_perceptron(network: nn.Sequential) -> bool:
-    """Whether a network is linear layers with swishes between them, as `hidden_layers` and a last layer make them.
-
-    Example:
-        >>> is_perceptron(nn.Sequential(*hidden_layers(2, 8, 2), nn.Linear(8, 1)))
-        True
-    """
+def by_chain_rule(network: nn.Sequential, x: Tensor) -> bool:
+    """Whether `value_and_slope` may replace autograd at x: plain linear layers, swishes between them, no autocast."""
     kinds = [type(layer) for layer in network]
-    return kinds == [*[nn.Linear, nn.SiLU] * (len(kinds) // 2), nn.Linear]
+    plain = kinds == [*[nn.Linear, nn.SiLU] * (len(kinds) // 2), nn.Linear]
+    return plain and not torch.is_autocast_enabled(x.device.type)
 
 
 def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,16 +28,11 @@ def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
     enabled, it can differentiate the result. Elsewhere intermediate numbers are overwritten.
 
     Args:
-        network: for which `is_perceptron` holds.
+        network: for which `by_chain_rule` holds.
         x: `(B, n)`.
 
     Returns:
         f `(B,)` and its gradient `(B, n)`.
-
-    Example:
-        >>> network = nn.Sequential(*hidden_layers(2, 8, 2), nn.Linear(8, 1))
-        >>> [part.shape for part in value_and_slope(network, torch.zeros(5, 2))]
-        [torch.Size([5]), torch.Size([5, 2])]
     """
     kept = torch.is_grad_enabled()
     *hidden, last = [layer for layer in network if isinstance(layer, nn.Linear)]

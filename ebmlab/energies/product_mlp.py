@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.perceptron import hidden_layers, is_perceptron, value_and_slope
+from ebmlab.energies.perceptron import by_chain_rule, hidden_layers, value_and_slope
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.product import Product
 from ebmlab.settings import require_count, require_positive
@@ -51,19 +51,16 @@ class ProductMLP(Energy):
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As in `Energy`, by the chain rule, as `RealMLP`."""
-        if not self._by_chain_rule(x):
+        if not by_chain_rule(self.network, x):
             return super().value_and_grad(x)
         value, grad = value_and_slope(self.network, x)
         return value + self._bowl(x), grad + x * self.is_real.to(x) / self.scale**2
 
     def differentiable_gradient(self, x: Tensor) -> Tensor:
         """As in `Energy`, by the chain rule."""
-        if not self._by_chain_rule(x):
+        if not by_chain_rule(self.network, x):
             return super().differentiable_gradient(x)
         return value_and_slope(self.network, x)[1] + x * self.is_real.to(x) / self.scale**2
-
-    def _by_chain_rule(self, x: Tensor) -> bool:
-        return is_perceptron(self.network) and not torch.is_autocast_enabled(x.device.type)
 
     @unrounded
     def _bowl(self, x: Tensor) -> Tensor:

@@ -154,12 +154,7 @@ def run_compiled(kernel: Kernel, energy: Energy, x: Tensor, num_steps: int, call
 
 
 def unrolled(num_steps: int) -> int:
-    """The steps of a program: eight, or from five to ten if that divides the number of steps and eight does not.
-
-    Example:
-        >>> unrolled(40), unrolled(20), unrolled(19)  # of 19, three follow two programs one by one
-        (8, 10, 8)
-    """
+    """The steps of a program: eight, or from five to ten if that divides the number of steps and eight does not."""
     return next((length for length in (UNROLLED, 10, 9, 7, 6, 5) if num_steps % length == 0), UNROLLED)
 
 

@@ -62,8 +62,8 @@ class DiffusionRecovery(Learner):
     `draw`, pictures and `predict` take `num_steps` steps at each. The energy at sigma = 0, which is E(x), is that of
     the data.
 
-    Chains whose steps all have one length stay where they are once energies are steep. Then nothing holds the energies,
-    which grow without bound. So the steps shrink along a chain.
+    By default the steps shrink along a chain. Where energies are steep, long steps are rejected. Chains of long steps
+    alone then stay where they are, and energies grow without bound.
 
     What it cannot see: how much mass lies in each of several modes further apart than the noise between two levels.
     Only the higher levels tell, each of them the next.

@@ -80,8 +80,8 @@ class EnergyMatching(ContrastiveDivergence):
     `warm_up` steps the loss of contrastive divergence is added. Its chains start where the flow ends, or at data.
     `draw` and pictures follow the flow, then the sampler.
 
-    The first loss wants straight flows of E, the second the law of the data. On points in the plane a factor of 30
-    learns a density, and 1 does not (docs/howto/which_learner.md).
+    The first loss wants straight flows of E, the second the law of the data. So the second needs a large factor where a
+    density is to be learnt.
 
     What it cannot see: modes that neither the flow nor the chains reach.
 

@@ -253,7 +253,7 @@ def test_links_of_wandb_to_its_logs_may_stay(tmp_path: Path, monkeypatch: pytest
     for target in (log.parent, log.parent.parent / "a.log", tmp_path / "logs" / "a.log"):
         link.unlink()
         link.symlink_to(target)
-        with pytest.raises(UserError, match="debug-core.log is a link to .*, out of the run's folder"):
+        with pytest.raises(UserError, match=r"debug-core\.log is a link to .*, out of the run's folder"):
             check_links(tmp_path / "run")
 
 

@@ -313,3 +313,8 @@ def test_a_missing_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
     rbm = make_rbm()
     with pytest.raises(UserError, match="needs a C\\+\\+ compiler, and none of g"):
         DMALA(0.2).last_states(rbm, rbm.random(2), 8, compile=True)
+
+
+def test_programs_divide_the_chain_where_they_can() -> None:
+    """Of 19 steps, three follow two programs one by one."""
+    assert [compiled.unrolled(steps) for steps in (8, 40, 20, 18, 14, 12, 25, 19)] == [8, 8, 10, 9, 7, 6, 5, 8]

@@ -15,7 +15,7 @@ from ebmlab.energies import RBM, Energy, RealMLP
 from ebmlab.errors import UserError
 from ebmlab.learners import EnergyMatching
 from ebmlab.learners.energy_matching import FromFlow, flow, matching_losses, paired
-from ebmlab.samplers import MALA
+from ebmlab.samplers import MALA, ULA
 
 
 class Shift(Energy):
@@ -74,6 +74,28 @@ def test_chains_start_at_data_and_where_the_flow_ends() -> None:
     starts = FromFlow(0.3, 5).draw(Shift(torch.tensor([50.0, 0.0]).double(), 0.3), 6, data)
     assert torch.equal(starts[:3], data[:3])
     assert (starts[3:, 0] - 50).abs().max() < 6 and starts[3:, 1].abs().max() < 6
+
+
+class Flat(Energy):
+    """No flow: all stays where it begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain = Real(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0 * x.sum(1)
+
+
+def test_the_noise_has_its_scale_in_training_and_for_chains(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    learner = EnergyMatching(Flat(), ULA(1e-9), noise_scale=5.0, warm_up=100, num_steps=1)
+    for name in ("log", "log_dict"):
+        monkeypatch.setattr(learner, name, lambda *_, **__: None)
+    for noise in (FromFlow(1.0, 2, noise_scale=5.0).draw(Flat(), 4000), learner.draw(torch.randn(4000, 2))):
+        assert noise.std().item() == pytest.approx(5, rel=0.05)
+    loss = learner.training_step(torch.zeros(4000, 2), 0)  # |0 - noise|^2 of two coordinates
+    assert float(loss) == pytest.approx(2 * 25, rel=0.1)
 
 
 def test_the_contrast_comes_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
