@@ -66,7 +66,7 @@ def test_a_race_makes_each_row_once_and_writes_the_page(
     monkeypatch.setattr(sys, "argv", words)
     sets.main()
     ours = [who for who in SEARCHES if who.startswith("ebmlab")]
-    rows = KeptRows(Path("runs/benchmarks/annealers.jsonl")).of("loops 1024")
+    rows = KeptRows(Path("benchmarks/rows/annealers.jsonl")).of("loops 1024")
     assert [row["who"] for row in rows] == ours and all(row["curve"][-1][0] < 10 for row in rows)
     assert all(row["curve"][-1][1] <= row["known"] for row in rows)
     capsys.readouterr()
