@@ -5,7 +5,8 @@ search and simulated bifurcation begin again so. dwave-samplers runs with `Metro
 stops, openjij with single-spin flips on a sparse model, and each along its own schedule. The pump of simulated
 bifurcation rises along each call: by default it takes 1,000 steps, whatever is given. It is left out of independent
 sets: no setting was found that gives sets near the others'. `redumis` of KaMIS searches independent sets alone, and
-often takes longer than it is told.
+often takes longer than it is told. Paths along an annealing are the sampler that DISCS recommends (Sun et al. 2023,
+iSCO).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from benchmarks.annealers import quadratic
 from ebmlab.energies import Ising
 from ebmlab.graphs import Edges
 from ebmlab.problems import Geometric, Minimum, Reheated, Schedule, beta_range, minimise
-from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler
+from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, PathAuxiliary, Sampler
 
 Curve = list[tuple[float, float]]
 """`(seconds, value of the best state of this look)`."""
@@ -184,6 +185,7 @@ SEARCHES: dict[str, tuple[Search, Fits, str | None]] = {
     "ebmlab, Metropolis": (ours(ChromaticMetropolis()), ising, None),
     "ebmlab, Metropolis, reheated": (ours(ChromaticMetropolis(), lambda a, b: Reheated(Geometric(a, b))), ising, None),
     "ebmlab, heat bath": (ours(ChromaticGibbs()), any_energy, None),
+    "ebmlab, path auxiliary": (ours(PathAuxiliary(5)), sets, None),
     "dwave-samplers, annealing": (again(dwave), ising, "dwave-samplers"),
     "dwave-samplers, tabu": (again(tabu), ising, "dwave-samplers"),
     "openjij, annealing": (again(openjij), ising, "openjij"),
