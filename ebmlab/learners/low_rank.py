@@ -69,7 +69,7 @@ class LowRank:
             for a, b in zip((low - margin).tolist(), (high + margin).tolist(), strict=True)
         ]
         self.grid = torch.cartesian_prod(*lines).view(-1, rank)
-        found = [self._saddle(m) for m in self.grid.split(max(1, LARGEST // x.shape[1]))]
+        found = [self._saddle(m) for m in torch.split(self.grid, max(1, LARGEST // x.shape[1]))]
         self.tilt = torch.cat([tilt for tilt, _ in found])
         self.log_mass = torch.cat([density for _, density in found])  # of the base in each cell
         for line in lines:
@@ -121,7 +121,8 @@ class LowRank:
         with torch.enable_grad():
             for _ in range(CLIMB):
                 adam.zero_grad()
-                (self.log_cells().logsumexp(0) - self.share @ self._gain(self.data)).backward()
+                loss = self.log_cells().logsumexp(0) - self.share @ self._gain(self.data)
+                loss.backward()  # type: ignore[no-untyped-call]
                 adam.step()
         for p in parameters:
             p.requires_grad_(False)
