@@ -8,6 +8,8 @@ Coulomb machine; here the RBM itself is fitted.
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -43,6 +45,7 @@ class LowRank:
 
     Attributes:
         axes: U, `(V, d)`.
+        data: the mass of the data at the points of the grid, `(G,)`; each datum is shared among those about it.
 
     Raises:
         UserError: the rank is none of these, or the data vary in fewer directions.
@@ -52,31 +55,28 @@ class LowRank:
         require_count("LowRank", num_hidden=num_hidden)
         require_rank("LowRank", rank)
         x = x.flatten(1).double().cpu()
-        share = torch.ones(len(x)) if weights is None else weights.cpu()
-        self.share = share.double() / share.sum()
-        mean = self.share @ x
+        share = (torch.ones(len(x)) if weights is None else weights.cpu()).double()
+        share /= share.sum()
+        mean = share @ x
         self.field = mean.clamp(0.5 / len(x), 1 - 0.5 / len(x)).logit()
         centred = x - mean
-        spread, axes = torch.linalg.eigh(centred.T @ (self.share.unsqueeze(1) * centred))
+        spread, axes = torch.linalg.eigh(centred.T @ (share.unsqueeze(1) * centred))
         if spread[-rank] < 1e-6:
             raise UserError(f"LowRank: rank is {rank}, but the data vary in fewer directions: take a smaller one")
         self.axes = axes[:, -rank:].flip(1)
-        self.data = x @ self.axes
-        low, high = self.data.amin(0), self.data.amax(0)
-        margin = (high - low) / 8
-        lines = [
-            torch.linspace(a, b, CELLS[rank]).double()
-            for a, b in zip((low - margin).tolist(), (high + margin).tolist(), strict=True)
-        ]
-        self.grid = torch.cartesian_prod(*lines).view(-1, rank)
-        found = [self._saddle(m) for m in torch.split(self.grid, max(1, LARGEST // x.shape[1]))]
+        m = x @ self.axes
+        margin = (m.amax(0) - m.amin(0)) / 8
+        first, cells = m.amin(0) - margin, CELLS[rank]
+        width = (m.amax(0) + margin - first) / (cells - 1)
+        self.grid = first + width * torch.cartesian_prod(*[torch.arange(cells).double()] * rank).view(-1, rank)
+        self.data = _shared_out((m - first) / width, share, cells)
+        found = [self._saddle(part) for part in torch.split(self.grid, max(1, LARGEST // x.shape[1]))]
         self.tilt = torch.cat([tilt for tilt, _ in found])
         self.log_mass = torch.cat([density for _, density in found])  # of the base in each cell
-        for line in lines:
-            self.log_mass += (line[1] - line[0]).log()
+        self.log_mass += width.log().sum()
         generator = torch.Generator().manual_seed(seed)
         a = torch.randn(num_hidden, rank, generator=generator).double() / spread[-rank:].flip(0).sqrt()
-        through = self.data[torch.multinomial(self.share, num_hidden, replacement=True, generator=generator)]
+        through = m[torch.multinomial(share, num_hidden, replacement=True, generator=generator)]
         self.a, self.b, self.c = a, -(a * through).sum(1), torch.zeros(rank).double()
 
     def _saddle(self, m: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,13 +102,13 @@ class LowRank:
         bend = torch.einsum("gv,va,vb->gab", p * (1 - p), self.axes, self.axes)
         return bend + 1e-12 * torch.eye(self.axes.shape[1]).double()
 
-    def _gain(self, m: Tensor) -> Tensor:
-        """The logarithm of the law over the base's at m `(B, d)`, up to a constant, `(B,)`."""
-        return softplus(m @ self.a.T + self.b).sum(1) + m @ self.c
+    def _gain(self) -> Tensor:
+        """The logarithm of the law over the base's in each cell, up to a constant, `(G,)`."""
+        return softplus(self.grid @ self.a.T + self.b).sum(1) + self.grid @ self.c
 
     def log_cells(self) -> Tensor:
         """The logarithm of the mass of each cell, up to log Z, `(G,)`."""
-        return self.log_mass + self._gain(self.grid)
+        return self.log_mass + self._gain()
 
     def log_z(self) -> Tensor:
         """Log Z of the RBM of this law, a scalar."""
@@ -121,7 +121,8 @@ class LowRank:
         with torch.enable_grad():
             for _ in range(CLIMB):
                 adam.zero_grad()
-                loss = self.log_cells().logsumexp(0) - self.share @ self._gain(self.data)
+                gain = self._gain()
+                loss = (self.log_mass + gain).logsumexp(0) - self.data @ gain
                 loss.backward()  # type: ignore[no-untyped-call]
                 adam.step()
         for p in parameters:
@@ -140,3 +141,15 @@ class LowRank:
         """
         cells = torch.multinomial(self.log_cells().softmax(0), n, replacement=True)
         return bits((self.field + self.tilt[cells] @ self.axes.T).sigmoid().float())
+
+
+def _shared_out(place: Tensor, share: Tensor, cells: int) -> Tensor:
+    """Masses `(N,)` at places `(N, d)`, in units of the grid, moved to its points: linear in each direction, `(G,)`."""
+    low = place.floor()
+    masses = torch.zeros(cells ** place.shape[1], dtype=share.dtype)
+    for corner in itertools.product((0, 1), repeat=place.shape[1]):
+        above = torch.tensor(corner)
+        near = torch.where(above == 1, place - low, 1 - place + low).prod(1)
+        steps = cells ** torch.arange(place.shape[1] - 1, -1, -1)
+        masses.index_add_(0, ((low.long() + above) * steps).sum(1), share * near)
+    return masses

@@ -52,7 +52,10 @@ def test_the_integral_is_the_sum_of_the_rbm(law: LowRank) -> None:
 @pytest.mark.parametrize("rank", [1, 2])
 def test_the_integral_is_the_sum_for_any_hyperplanes(rank: int) -> None:
     weights = torch.linspace(0.5, 1.5, 500)
-    law = LowRank(clusters(500)[0], weights, rank=rank, num_hidden=H)
+    x, _ = clusters(500)
+    law = LowRank(x, weights, rank=rank, num_hidden=H)
+    means = weights.double() / weights.sum() @ (x.double() @ law.axes)
+    torch.testing.assert_close(law.data @ law.grid, means)
     law.c += 0.1
     assert float(law.log_z()) == pytest.approx(float(exact_log_z(written(law))), abs=0.03)
 
