@@ -6,13 +6,14 @@ from pathlib import Path
 
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.io.zoo import shelf
 
 
 def trained_energy(checkpoint: str) -> Energy:
     """The energy in a checkpoint, frozen.
 
     Args:
-        checkpoint: a .ckpt file that `python -m ebmlab fit` wrote.
+        checkpoint: a .ckpt file that `python -m ebmlab fit` wrote, or `zoo/NAME`.
 
     Raises:
         UserError: there is no such file, or it does not hold a learner that can be rebuilt.
@@ -24,7 +25,7 @@ def trained_energy(checkpoint: str) -> Energy:
     """
     from ebmlab.learners import Learner  # loads Lightning, which no other part of a study needs
 
-    path = Path(checkpoint)
+    path = shelf.checkpoint(checkpoint) or Path(checkpoint)
     if not path.is_file():
         experiment = path.parts[1] if len(path.parts) > 2 and path.parts[0] == "runs" else "NAME"
         name = f" --name {path.parts[2]}" if len(path.parts) > 3 and path.parts[0] == "runs" else ""

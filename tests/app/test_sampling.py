@@ -29,7 +29,6 @@ STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
 TRAINED = {
     "rbm_random": "rbm_mnist_cd",
     "rbm_mode": "rbm_mnist_cd",
-    "kernels_2025_rbm": "rbm_mnist_cd",
     "deep_ebm": "ebm_digits_cd",
     "family": "family",
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from ebmlab.energies import GRBM, MLP, Energy
+from ebmlab.energies import GRBM, MLP, RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.studies import trained_energy
 
@@ -36,6 +36,13 @@ def test_the_energy_of_any_learner(checkpoint: Callable[[str], Path], config: st
     saved = torch.load(path, weights_only=True)["state_dict"]
     for name, parameter in energy.named_parameters():
         assert torch.equal(parameter, saved[f"energy.{name}"]) and not parameter.requires_grad
+
+
+def test_a_model_of_the_zoo_is_a_target() -> None:
+    energy = trained_energy("zoo/rbm-digits")
+    assert isinstance(energy, RBM) and float(energy.W.std()) > 0.1 and not energy.W.requires_grad
+    with pytest.raises(UserError, match="zoo/rbm-digit"):
+        trained_energy("zoo/rbm-digit")
 
 
 DAMAGE: dict[str, Callable[[dict[str, Any]], None]] = {
