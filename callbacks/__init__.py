@@ -27,6 +27,7 @@ from ebmlab.callbacks.family_report import FamilyReport
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
 from ebmlab.callbacks.image_log import log_image
+from ebmlab.callbacks.low_rank_start import LowRankStart
 from ebmlab.callbacks.mmd import GraphMMD, HammingMMD
 from ebmlab.callbacks.out_of_distribution import OutOfDistribution
 from ebmlab.callbacks.parameter_images import ParameterImages
@@ -63,6 +64,7 @@ __all__ = [
     "GraphMMD",
     "HammingMMD",
     "Headline",
+    "LowRankStart",
     "OutOfDistribution",
     "ParameterImages",
     "PeriodicEvaluation",
