@@ -16,8 +16,10 @@ from ebmlab.callbacks.closed_form import ClosedForm
 from ebmlab.callbacks.contacts import Contacts
 from ebmlab.callbacks.coupling_rmse import CouplingRMSE
 from ebmlab.callbacks.data_mean import DataMean
+from ebmlab.callbacks.decimation import Decimation
 from ebmlab.callbacks.density2d import Density2D
 from ebmlab.callbacks.divergence_guard import DivergenceGuard
+from ebmlab.callbacks.edge_activation import EdgeActivation
 from ebmlab.callbacks.energy_histograms import EnergyHistograms
 from ebmlab.callbacks.energy_landscape import EnergyLandscape
 from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
@@ -50,8 +52,10 @@ __all__ = [
     "Contacts",
     "CouplingRMSE",
     "DataMean",
+    "Decimation",
     "Density2D",
     "DivergenceGuard",
+    "EdgeActivation",
     "EnergyHistograms",
     "EnergyLandscape",
     "EquilibriumCheck",
