@@ -19,9 +19,10 @@ from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
+from ebmlab.learners.replay_buffer import ReplayBuffer
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
-from ebmlab.samplers import BipartiteState, Info, Sampler, State
+from ebmlab.samplers import BipartiteState, BlockGibbs, Info, Leg, Sampler, State
 from ebmlab.samplers.initial_states import FromNoise, Start
 from ebmlab.samplers.schedules import scaled_steps
 from ebmlab.settings import require_choice, require_factor
@@ -132,6 +133,12 @@ class ContrastiveDivergence(Learner):
             raise UserError(
                 f"data_noise is {data_noise}, but {type(energy).__name__} lives on {energy.domain}: set it to 0"
             )
+        if self._hidden_keeper is not None and (compile_chains or type(sampler) is not BlockGibbs):
+            other = "compile_chains" if compile_chains else type(sampler).__name__
+            raise UserError(
+                f"ReplayBuffer keeps hidden units for plain steps of BlockGibbs, not for {other}: set keep_hidden to "
+                "false"
+            )
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
@@ -180,7 +187,7 @@ class ContrastiveDivergence(Learner):
         contrast = self.energy.weighted_sum()
         with fast_products(self.energy, len(x)):
             share = 1 / len(x) if weights is None else weights / len(x)
-            contrast.add(x, self._hidden_of_data(x), weight=share)
+            contrast.add(x, *self._hidden_of_data(x), weight=share)
         data_energy = contrast.value().detach()
         with fast_products(self.energy, len(x)), scaled_steps(self.sampler, self.step_factor):
             starts = self.start.draw(self.energy, len(x), x)
@@ -194,15 +201,17 @@ class ContrastiveDivergence(Learner):
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
             self._log_chains(info, x, y, weights)
-        return difference + self.penalty() + regularizer
+        extra = self.penalty() + regularizer
+        return difference if isinstance(extra, float) else difference + extra
 
-    def _hidden_of_data(self, x: Tensor) -> Tensor | None:
-        """Hidden units drawn for the joint density; None for the marginal density."""
+    def _hidden_of_data(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Hidden units drawn for the joint density, and their inputs; None twice for the marginal density."""
         if self.density == "marginal":
-            return None
+            return None, None
         assert isinstance(self.energy, Bipartite)
         with torch.no_grad():
-            return self.energy.units.sample(self.energy.hidden_given_visible(x))
+            inputs = self.energy.hidden_given_visible(x)
+            return self.energy.units.sample(inputs), inputs
 
     def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
         """Subtracts the mean energy of the states of chains from x after burn-in.
@@ -220,8 +229,16 @@ class ContrastiveDivergence(Learner):
             contrast.add(state.x, weight=-1 / len(x))
         else:
             state, total = self._walk(contrast, sampler, x, num_steps, logs)
-        self.start.put_back(state.kept)
+        if (buffer := self._hidden_keeper) is None:
+            self.start.put_back(state.kept)
+        else:
+            buffer.put_back(state.x, cast(BipartiteState, state).hidden)
         return total, state.x
+
+    @property
+    def _hidden_keeper(self) -> ReplayBuffer | None:
+        """The replay buffer, if it keeps hidden units."""
+        return self.start if isinstance(self.start, ReplayBuffer) and self.start.keep_hidden else None
 
     def _walk(
         self, contrast: WeightedSum, sampler: Sampler, x: Tensor, num_steps: int, report: bool
@@ -231,12 +248,14 @@ class ContrastiveDivergence(Learner):
         Returns:
             The last state; the mean `Info` if there shall be a report, else None.
         """
-        used, total = min(self.num_steps - self.burn_in, num_steps), None
-        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
+        used, total, leg = min(self.num_steps - self.burn_in, num_steps), None, None
+        if (buffer := self._hidden_keeper) is not None:
+            leg = Leg(known=BipartiteState(x=x, hidden=buffer.drawn_hidden(x.dtype)))
+        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps, leg)):
             if report:
                 total = info if total is None else total + info
             if k >= num_steps - used:
-                contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
+                contrast.add(state.x, *self._hidden(state), weight=-1 / (used * len(state.x)))
         return state, None if total is None else total / num_steps
 
     def _replayed_negatives(self, x: Tensor) -> tuple[Info | None, Tensor, Tensor]:
@@ -289,11 +308,11 @@ class ContrastiveDivergence(Learner):
             penalty = penalty + self.gradient_penalty * grad.flatten(1).square().sum(1).mean() / 2
         return penalty
 
-    def _hidden(self, state: State) -> Tensor | None:
-        """Hidden units of a state: drawn for the joint density, their mean for the marginal density."""
+    def _hidden(self, state: State) -> tuple[Tensor | None, Tensor | None]:
+        """Hidden units of a state, drawn for the joint density, their mean for the marginal density; their inputs."""
         if not isinstance(state, BipartiteState) or state.logits is None:
-            return None
+            return None, None
         units = cast(Bipartite, self.energy).units
         if self.density == "marginal":
-            return units.mean(state.logits)
-        return units.sample(state.logits) if state.hidden is None else state.hidden
+            return units.mean(state.logits), state.logits
+        return units.sample(state.logits) if state.hidden is None else state.hidden, state.logits
