@@ -15,9 +15,17 @@ from ebmlab.numerics.noise import wide
 class BilinearEnergy(Protocol):
     """E(v, h) = -v'W h - b_v'v - b_h'h, where h are bits."""
 
-    W: Tensor
-    b_v: Tensor
-    b_h: Tensor
+    @property
+    def W(self) -> Tensor:  # noqa: N802
+        """Weights `(V, H)`."""
+
+    @property
+    def b_v(self) -> Tensor:
+        """Visible bias `(V,)`."""
+
+    @property
+    def b_h(self) -> Tensor:
+        """Hidden bias `(H,)`."""
 
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         """Inputs W'v + b_h of the hidden units, `(B, H)`."""
