@@ -9,6 +9,7 @@ PIP_ARGS ?=
 OLDEST ?= .venv-oldest
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FAST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not slow"
 # setuptools says of every such installation that folders called ebmlab may hide the package
 EDITABLE := PYTHONWARNINGS="ignore:Editable installation"
 
@@ -17,8 +18,10 @@ EDITABLE := PYTHONWARNINGS="ignore:Editable installation"
 demo: $(INSTALLED)
 	$(BIN)/python -m ebmlab fit --config configs/grbm_digits.yaml
 
+# Failed tests run again, with the values of their assertions: pytest takes a while to prepare this for all files. Compiled modules
+# are kept, for many tests start a fresh process.
 test: lint
-	$(BIN)/python -m pytest -m "not slow" -n 2
+	$(FAST) -n 2 --assert=plain || { $(FAST) --last-failed --last-failed-no-failures none; exit 1; }
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2

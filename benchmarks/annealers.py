@@ -2,7 +2,7 @@
 
     python -m benchmarks.annealers                 # a +-J lattice of 10,000 spins, 1,000 chains
     python -m benchmarks.annealers --side 32 --sweeps 100 --threads 1
-    python -m benchmarks.annealers --threads 1 --rows runs/benchmarks/annealers.jsonl --only ebmlab
+    python -m benchmarks.annealers --threads 1 --rows benchmarks/rows/annealers.jsonl --only ebmlab
     python -m benchmarks.sets page                 # writes the kept rows into docs/results/annealers.md
 
 All anneal by the same number of sweeps along the same geometric schedule. Peers that are not installed are named.

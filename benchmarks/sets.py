@@ -34,7 +34,7 @@ from ebmlab.graphs import Edges
 from ebmlab.numerics.allocator import keep_freed_memory
 from ebmlab.problems import Clique, IndependentSet, MaxCut, Problem, erdos_renyi, frustrated_loops
 
-ROWS, PAGE = Path("runs/benchmarks/annealers.jsonl"), Path("docs/results/annealers.md")
+ROWS, PAGE = Path("benchmarks/rows/annealers.jsonl"), Path("docs/results/annealers.md")
 
 Graphs = Iterator[tuple[str, int, Instance]]
 """The table, the number of the graph in it, and the graph."""

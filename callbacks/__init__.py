@@ -16,8 +16,10 @@ from ebmlab.callbacks.closed_form import ClosedForm
 from ebmlab.callbacks.contacts import Contacts
 from ebmlab.callbacks.coupling_rmse import CouplingRMSE
 from ebmlab.callbacks.data_mean import DataMean
+from ebmlab.callbacks.decimation import Decimation
 from ebmlab.callbacks.density2d import Density2D
 from ebmlab.callbacks.divergence_guard import DivergenceGuard
+from ebmlab.callbacks.edge_activation import EdgeActivation
 from ebmlab.callbacks.energy_histograms import EnergyHistograms
 from ebmlab.callbacks.energy_landscape import EnergyLandscape
 from ebmlab.callbacks.equilibrium_check import EquilibriumCheck
@@ -25,6 +27,7 @@ from ebmlab.callbacks.family_report import FamilyReport
 from ebmlab.callbacks.fid import FID
 from ebmlab.callbacks.graph_grid import GraphGrid
 from ebmlab.callbacks.image_log import log_image
+from ebmlab.callbacks.low_rank_start import LowRankStart
 from ebmlab.callbacks.mmd import GraphMMD, HammingMMD
 from ebmlab.callbacks.out_of_distribution import OutOfDistribution
 from ebmlab.callbacks.parameter_images import ParameterImages
@@ -49,8 +52,10 @@ __all__ = [
     "Contacts",
     "CouplingRMSE",
     "DataMean",
+    "Decimation",
     "Density2D",
     "DivergenceGuard",
+    "EdgeActivation",
     "EnergyHistograms",
     "EnergyLandscape",
     "EquilibriumCheck",
@@ -59,6 +64,7 @@ __all__ = [
     "GraphMMD",
     "HammingMMD",
     "Headline",
+    "LowRankStart",
     "OutOfDistribution",
     "ParameterImages",
     "PeriodicEvaluation",

@@ -82,7 +82,11 @@ class StopAtCorrelation(PeriodicEvaluation):
         self.pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
         self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})
         if self.pearson >= self.target:
-            trainer.should_stop = True
+            self.arrived(trainer, pl_module)
+
+    def arrived(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Called at an evaluation that finds the target reached."""
+        trainer.should_stop = True
 
 
 def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:

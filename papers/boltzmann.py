@@ -1,32 +1,34 @@
 """Boltzmann learning from independent sites to a correlation of 0.95, beside adabmDCA: docs/results/families.md.
 
-    python papers/boltzmann.py                                          # all families, ours and adabmDCA 1.0.0
+    python papers/boltzmann.py                                          # what is missing of all families and programs
     python papers/boltzmann.py --families WW --who ours --chains 1000 --sweeps 5
 
 All fit the training split with its weights, with equally many chains and sweeps for each update. The correlation is
 that of the connected pair statistics of chains and data, whose pseudo-count is 1 / (number of effective sequences).
-adabmDCA draws by Gibbs sweeps here, its default is Metropolis; its rates are its default and a larger one. One thread
-(OMP_NUM_THREADS=1) makes CPU seconds comparable on a busy machine.
+adabmDCA draws by Gibbs sweeps here, its default is Metropolis; its rates are its default and larger ones. One thread
+(OMP_NUM_THREADS=1) makes CPU seconds comparable on a busy machine. Every fit has a process of its own, so that its peak
+of memory (Linux alone) is its own. Our models are kept in the folder, where papers/contacts.py finds them.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import multiprocessing
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from kept import Result, fit
+from kept import Result, fit, run_missing
 from torch.optim import SGD
 
-from ebmlab.callbacks import ClosedForm, StopAtCorrelation
+from ebmlab.callbacks import ClosedForm, Decimation, EdgeActivation, StopAtCorrelation
 from ebmlab.callbacks.stop_at_correlation import pearson_and_slope
 from ebmlab.datamodules import Alignment
 from ebmlab.energies import Potts
@@ -39,19 +41,28 @@ FAMILIES = {
     "WW": "package:logomaker/examples/datafiles/ww_sequences.fa",
     "rhomboids": f"{PROTEINS}/rhomboid_proteases/Data_S1_Rhomboid_MSA_short_names.fasta",
     "DHFR": f"{PROTEINS}/DHFR/alignment.faa.gz",
+    "S1A": f"{PROTEINS}/S1A_serine_proteases/halabi_alignment.fasta",
 }
 TARGET = 0.95
 Point = tuple[float, float, float]
 
 
 class Watch:
-    """Seconds and CPU seconds since it was made; a busy machine changes the first alone."""
+    """Seconds, CPU seconds and megabytes since it was made; a busy machine changes the first alone."""
 
     def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak of memory starts at what is held now
+        self.held = memory("VmRSS")
         self.begin = time.perf_counter(), time.process_time()
 
     def __call__(self) -> tuple[float, float]:
         return time.perf_counter() - self.begin[0], time.process_time() - self.begin[1]
+
+
+def memory(name: str) -> float:
+    """Megabytes that this process holds (VmRSS) or has held at most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return float(next(line for line in lines if line.startswith(name)).split()[1]) / 1024
 
 
 class Clock(pl.Callback):
@@ -74,26 +85,39 @@ def pseudo_count(data: Alignment) -> float:
     return 1 / effective_number(data.all_weights[data.part("train")])
 
 
-def ours(path: str, chains: int, sweeps: int, seconds: float, *, damping: float | None, rate: float) -> Result:
+def ours(
+    path: str,
+    chains: int,
+    sweeps: int,
+    seconds: float,
+    keep: Path,
+    *,
+    damping: float | None,
+    rate: float,
+    ending: Callable[..., StopAtCorrelation] = StopAtCorrelation,
+) -> Result:
     data = Alignment(path)
     data = Alignment(path, batch_size=len(data.states("train")))
     share = pseudo_count(data)
+    energy = Potts(*data.event_shape)
     learner = BoltzmannLearning(
-        Potts(*data.event_shape),
+        energy,
         num_chains=chains,
         num_steps=sweeps,
         damping=damping,
         pseudo_count=share,
         optimizer=partial(SGD, lr=rate),
     )
-    stop = StopAtCorrelation(TARGET, pseudo_count=share)
+    stop = ending(TARGET, pseudo_count=share)
     clock = Clock(stop, seconds)
     start = ClosedForm("independent", pseudo_count=share)
     fit(learner, data, 10**6, callbacks=[start, stop, clock], max_epochs=-1)
-    return row(clock.curve)
+    found = row(clock.curve, clock.watch) | {"density": float((energy.coupling != 0).float().mean())}
+    torch.save(energy.state_dict(), keep)
+    return found
 
 
-def adabmdca(path: str, chains: int, sweeps: int, seconds: float, *, rate: float) -> Result:
+def adabmdca(path: str, chains: int, sweeps: int, seconds: float, keep: Path, *, rate: float) -> Result:
     from adabmDCA.sampling import prepare_sampler
     from adabmDCA.stats import get_freq_single_point, get_freq_two_points
     from adabmDCA.training import train_graph
@@ -128,7 +152,7 @@ def adabmdca(path: str, chains: int, sweeps: int, seconds: float, *, rate: float
             target_pearson=TARGET,
             controller=TrainingController(observer=watch),
         )
-    return row(curve)
+    return row(curve, clock)
 
 
 def ceiling(path: str, chains: int) -> float:
@@ -139,7 +163,7 @@ def ceiling(path: str, chains: int) -> float:
     return pearson_and_slope(connected(x, weights, pseudo_count(data)), connected(drawn))[0]
 
 
-def row(curve: list[Point]) -> Result:
+def row(curve: list[Point], watch: Watch) -> Result:
     seconds, cpu, pearson = curve[-1]
     return {
         "updates": len(curve),
@@ -148,15 +172,35 @@ def row(curve: list[Point]) -> Result:
         "pearson": pearson,
         "arrived": float(pearson >= TARGET),
         "best": max(point[2] for point in curve),
+        "held_mb": watch.held,
+        "peak_mb": memory("VmHWM"),
     }
 
 
-PROGRAMS: dict[str, Callable[[str, int, int, float], Result]] = {
+PROGRAMS: dict[str, Callable[[str, int, int, float, Path], Result]] = {
     "ours": partial(ours, damping=0.05, rate=0.2),
     "ours, plain gradient": partial(ours, damping=None, rate=0.05),
-    "adabmDCA, lr 0.01": partial(adabmdca, rate=0.01),
-    "adabmDCA, lr 0.05": partial(adabmdca, rate=0.05),
+    "ours, edge activation": partial(ours, damping=0.05, rate=0.2, ending=partial(EdgeActivation, share=0.05)),
+    "ours, decimation": partial(ours, damping=0.05, rate=0.2, ending=partial(Decimation, density=0.1, share=0.1)),
+    **{f"adabmDCA, lr {rate}": partial(adabmdca, rate=rate) for rate in (0.01, 0.05, 0.2, 1.0)},
 }
+
+
+def kept(folder: Path, family: str, who: str = "ours", chains: int = 5000, sweeps: int = 10, seed: int = 0) -> Path:
+    """Where the parameters of a fit lie."""
+    return folder / f"{family}--{who}--{chains}--{sweeps}--{seed}.pt"
+
+
+def one(family: str, who: str, chains: int, sweeps: int, seconds: float, seed: int, folder: Path) -> Result:
+    pl.seed_everything(seed, verbose=False)
+    found = PROGRAMS[who](FAMILIES[family], chains, sweeps, seconds, kept(folder, family, who, chains, sweeps, seed))
+    return found | {"ceiling": ceiling(FAMILIES[family], chains), "load": os.getloadavg()[0]}
+
+
+def alone(*job: Any) -> Result:
+    """A fit in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(one, *job).result()
 
 
 def main() -> None:
@@ -166,18 +210,21 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=5000)
     parser.add_argument("--sweeps", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=300.0, help="of CPU time, after which a fit is ended")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--folder", type=Path, default=Path("runs/boltzmann"))
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for family in options.families:
-        for who in options.who:
-            pl.seed_everything(options.seed, verbose=False)
-            result = PROGRAMS[who](FAMILIES[family], options.chains, options.sweeps, options.seconds)
-            result |= {"ceiling": ceiling(FAMILIES[family], options.chains), "load": os.getloadavg()[0]}
-            name = f"{family}--{who}--{options.chains}--{options.sweeps}--{options.seed}"
-            (options.folder / f"{name}.json").write_text(json.dumps(result))
-            print(f"{name:50} " + "  ".join(f"{key} {value:.4g}" for key, value in result.items()), flush=True)
+    jobs = {
+        kept(options.folder, family, who, options.chains, options.sweeps, seed).stem: (family, who, seed)
+        for seed in options.seeds
+        for family in options.families
+        for who in options.who
+    }
+
+    def run(job: str) -> Result:
+        family, who, seed = jobs[job]
+        return alone(family, who, options.chains, options.sweeps, options.seconds, seed, options.folder)
+
+    run_missing(options.folder, jobs, run, "0/1")
 
 
 if __name__ == "__main__":

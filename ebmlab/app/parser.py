@@ -47,18 +47,24 @@ class Parser(LightningArgumentParser):
         return super().parse_args(others, *rest, **kwargs)
 
     def _check_value_key(self, action: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-        """Keeps `${event_size:}` where another class takes the option: what it means is known at the end."""
-        if isinstance(value, str) and value.startswith("${"):
+        """Keeps `${event_size:}` where another class takes the option: what it means is known at the end.
+
+        The options of a command are checked one by one, so not once more as a whole.
+        """
+        if action is self._subcommands_action or (isinstance(value, str) and value.startswith("${")):
             return value
         return super()._check_value_key(action, value, *args, **kwargs)
 
     def dump(self, namespace: Namespace, *args: Any, **kwargs: Any) -> str:
-        """As in the base class, but optimizers that are a learner's default are written like those of a config."""
+        """As in the base class, but optimizers that are a learner's default are written like those of a config.
+
+        What was parsed has been checked, and is not checked again.
+        """
         namespace = namespace.clone()
         for key, value in list(namespace.items()):
             if isinstance(value, functools.partial) and isinstance(value.func, type):
                 namespace[key] = as_config(value)
-        text: str = super().dump(namespace, *args, **kwargs)
+        text: str = super().dump(namespace, *args, **(kwargs | {"skip_validation": True}))
         return text
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:

@@ -71,7 +71,7 @@ def sample(args: list[str], parser: Any) -> None:
     objects = parser.instantiate_classes(config)
     study = Study(**{f.name: objects[f.name] for f in fields(Study)})
     study.check(fabric.world_size)
-    settings = _settings(parser.dump(_portable(config), skip_check=True))
+    settings = _settings(parser.dump(_portable(config)))
     earlier = _same(settings, folder, study) if config.resume else {}
     fabric.launch()
     if fabric.is_global_zero:

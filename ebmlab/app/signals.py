@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from ebmlab.numerics.launch import launched_rank
 
 PATIENCE = 10.0  # seconds that finalising may take
 
@@ -26,10 +28,13 @@ class Stopped(BaseException):
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def stoppable(how_to_go_on: Callable[[str], str]) -> Iterator[None]:
     """Raises `Stopped` in the body when a signal arrives. Later signals are ignored.
 
-    A process that has not ended `PATIENCE` seconds later is killed.
+    A process that has not ended `PATIENCE` seconds later is killed, and says so if the body has not ended.
+
+    Args:
+        how_to_go_on: as in `failures.in_one_line`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -37,11 +42,17 @@ def stoppable() -> Iterator[None]:
     before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
 
     came: list[int] = []
+    ended = threading.Event()
+
+    def leave(stopped: Stopped) -> None:
+        if not ended.is_set() and not launched_rank():
+            os.write(2, f"{stopped}: {how_to_go_on('')}\n".encode())
+        os._exit(stopped.code)
 
     def stop(signum: int, frame: FrameType | None) -> None:
         for s in before:
             signal.signal(s, signal.SIG_IGN)
-        timer = threading.Timer(PATIENCE, os._exit, [128 + signum])
+        timer = threading.Timer(PATIENCE, leave, [Stopped(signum)])
         timer.daemon = True
         timer.start()
         came.append(signum)
@@ -52,6 +63,7 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     finally:
+        ended.set()
         if not came:  # after a signal the process only has to end
             for s, handler in before.items():
                 signal.signal(s, handler)

@@ -33,7 +33,8 @@ class BoltzmannLearning(Learner):
     The gradient is preconditioned, by default. C is the covariance matrix of the data, m are the data's means, and D
     holds the differences of both covariances about m. With P = (C + damping)^-1, couplings move along P D P, and fields
     along P (f - p) - (P D P) m. For a Gaussian law this is the natural gradient at the data's law. Without it a rate
-    that the few directions shared by all sites allow is too small for the many others.
+    that the few directions shared by all sites allow is too small for the many others. D and P D P are set to 0 where
+    no coupling learns. The direction then climbs the likelihood on any graph, and vanishes at its maximum alone.
 
     Args:
         energy: the model.
@@ -50,6 +51,8 @@ class BoltzmannLearning(Learner):
     Attributes:
         start: the chains.
         chain_moments: mean and mean product of the chains' last states, as in `moments`; None before the first step.
+        learns: which couplings of a Potts model learn, in the shape of `energy.coupling`; None for all. The others stay
+            what they are.
 
     Raises:
         UserError: the energy is no Potts model, and no Ising model that learns.
@@ -62,6 +65,7 @@ class BoltzmannLearning(Learner):
 
     takes_weights = True
     chain_moments: tuple[Tensor, Tensor] | None = None
+    learns: Tensor | None = None
 
     logs = ("train/energy_gap", "train/grad_norm", "train/learning_rate", "val/energy", "sampler/hops")
 
@@ -124,6 +128,7 @@ class BoltzmannLearning(Learner):
         self.start.put_back(x)
         self.chain_moments = moments(x)
         one, two = self._differences()
+        two = self._only_couplings(two)
         plain = self._of_pairs(two), one.view_as(self._field)
         couplings, fields = plain if self.damping is None else self._preconditioned(one, two)
         gap = (self._coupling * plain[0]).sum() + (
@@ -133,6 +138,15 @@ class BoltzmannLearning(Learner):
             self.log("train/energy_gap", gap, prog_bar=True, sync_dist=True)
         with torch.enable_grad():
             return known(-gap, [-couplings, -fields], [self._coupling, self._field]) + self.penalty()
+
+    def pair_moments(self) -> tuple[Tensor, Tensor]:
+        """f_ij(a, b) of the data and p_ij(a, b) of the chains' last states, in the shape of a Potts model's couplings.
+
+        Both mix in the same share of the uniform law, `pseudo_count`.
+        """
+        assert self._data_moments is not None and self.chain_moments is not None
+        f, p = self._of_pairs(self._data_moments[1]), self._of_pairs(self.chain_moments[1])
+        return f, (1 - self.pseudo_count) * p + self.pseudo_count / p[0].numel()
 
     @property
     def _chains(self) -> int:
@@ -174,7 +188,7 @@ class BoltzmannLearning(Learner):
         assert self._data_moments is not None and self._preconditioner is not None
         mean, P = self._data_moments[0], self._preconditioner
         about_mean = two - torch.outer(one, mean) - torch.outer(mean, one)
-        D = self._without_own(P @ self._without_own(about_mean) @ P)
+        D = self._only_couplings(P @ self._only_couplings(about_mean) @ P)
         return self._of_pairs(D), (P @ one - D @ mean).view_as(self._field)
 
     def _of_pairs(self, matrix: Tensor) -> Tensor:
@@ -184,8 +198,19 @@ class BoltzmannLearning(Learner):
         (d, q), (i, j) = self.energy.field.shape, self.energy.pairs.T
         return matrix.view(d, q, d, q)[i, :, j]
 
-    def _without_own(self, matrix: Tensor) -> Tensor:
-        """Sets the entries of each site with itself to 0, in place."""
+    def _only_couplings(self, matrix: Tensor) -> Tensor:
+        """Sets the entries to 0 where no coupling learns, in place; those of a site with itself are among them."""
         d = len(self._field)
-        matrix.view(d, len(matrix) // d, d, -1).diagonal(dim1=0, dim2=2).zero_()
+        matrix.view(d, len(matrix) // d, d, -1).mul_(self._mask())
         return matrix
+
+    def _mask(self) -> Tensor:
+        """1 where a coupling learns, else 0: `(d, q, d, q)`, or `(d, 1, d, 1)` where all of a pair do or none."""
+        d = len(self._field)
+        if not isinstance(self.energy, Potts):
+            return (1 - torch.eye(d).to(self._field)).view(d, 1, d, 1)
+        i, j = self.energy.pairs.T
+        learns = self._coupling.new_ones(1, 1, 1) if self.learns is None else self.learns.to(self._coupling)
+        mask = learns.new_zeros(d, d, *learns.shape[1:])
+        mask[i, j], mask[j, i] = learns, learns.mT
+        return mask.transpose(1, 2)

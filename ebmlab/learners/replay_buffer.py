@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -124,6 +125,11 @@ class ReplayBuffer(Start):
     @slots.setter
     def slots(self, states: Tensor | None) -> None:
         self._slots, self._index, self.hidden = states, None, None
+
+    def fill(self, draw: Callable[[int], Tensor], domain: Domain) -> None:
+        """Fills this rank's slots with states that `draw(n)` gives, `(n, *event)`."""
+        states = draw(self._share())
+        self.slots = states.to(_smallest(domain, states.dtype))
 
     def cold(self, domain: Domain) -> Tensor | None:
         """The slots, or their first replicas, as states of a domain, `(size / ranks, *event)`; None before use."""

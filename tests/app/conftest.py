@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,23 @@ def run(tmp_path: Path, cache: Path, drafts: None, monkeypatch: pytest.MonkeyPat
         main([command, *options, *SMALL, *map(str, args)])
 
     return call
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `brief_run` is kept."""
+    return tmp_path_factory.mktemp("trained")
+
+
+@pytest.fixture
+def brief_run(run: Callable[..., None], trained_once: Path) -> Path:
+    """The folder of a run of one epoch in the working directory. It is trained once for all tests."""
+    if not (trained_once / "runs").exists():
+        run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
+        shutil.copytree("runs", trained_once / "runs")
+    else:
+        shutil.copytree(trained_once / "runs", "runs")
+    return Path("runs/grbm_digits/a")
 
 
 @pytest.fixture

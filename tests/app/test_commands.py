@@ -102,8 +102,7 @@ def test_resume_goes_on_in_the_same_folder(run: Run) -> None:
     assert all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_resume_takes_the_config_of_the_run_and_applies_new_flags(run: Run) -> None:
-    run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
+def test_resume_takes_the_config_of_the_run_and_applies_new_flags(run: Run, brief_run: Path) -> None:
     checkpoint = "runs/grbm_digits/a/checkpoints/last.ckpt"
     run("fit", "--ckpt_path", checkpoint, "--trainer.max_epochs=2", "--model.sampler.step_size=0.01", bare=True)
     assert ContrastiveDivergence.load_from_checkpoint(checkpoint).sampler.step_size.item() == pytest.approx(0.01)
@@ -127,11 +126,12 @@ def test_a_copied_checkpoint_is_continued_in_a_new_run(run: Run) -> None:
     assert torch.load("runs/grbm_digits/b/checkpoints/last.ckpt", weights_only=True)["epoch"] == 1
 
 
-def test_a_run_that_goes_on_keeps_its_name(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_goes_on_keeps_its_name(
+    run: Run, brief_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     checkpoint = tmp_path / "runs/grbm_digits/a/checkpoints/last.ckpt"
     assert continued_run(checkpoint, ["fit", "--name", "a"]) == Path("runs/grbm_digits/a")
     assert continued_run(checkpoint, ["fit"]) == Path("runs/grbm_digits/a")
-    run("fit", "--trainer.max_epochs=1", "--name=a")
     with pytest.raises(SystemExit, match="2"):
         run("fit", "--ckpt_path", checkpoint, "--name=b")
     assert "--name b: runs/grbm_digits/a/checkpoints/last.ckpt is in the folder of the run a" in capsys.readouterr().err
@@ -147,8 +147,7 @@ def test_names_of_runs_at_wandb(folder: str, name: str, tmp_path: Path, monkeypa
     assert loggers[1]._name == name  # type: ignore[attr-defined]
 
 
-def test_evaluations_of_two_checkpoints_stand_side_by_side(run: Run) -> None:
-    run("fit", "--trainer.max_epochs=1", "--name=a", "--model.init_args.lr_scheduler=null")
+def test_evaluations_of_two_checkpoints_stand_side_by_side(run: Run, brief_run: Path) -> None:
     last, early = Path("runs/grbm_digits/a/checkpoints/last.ckpt"), Path("runs/grbm_digits/a/checkpoints/early.ckpt")
     shutil.copy(last, early)
     run("fit", "--trainer.max_epochs=2", "--ckpt_path=last", "--model.init_args.lr_scheduler=null")

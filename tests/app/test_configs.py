@@ -65,6 +65,7 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     options = ["--model.init_args.num_steps=2", "--data.init_args.batch_size=8"] if config in LARGE else []
     options += ["--model.init_args.energy.init_args.num_hidden=500"] if config in HUGE else []
     options += ["--data.init_args.num_samples=2000"] if "GrayCode2D" in text else []
+    options += ["--data.init_args.num_train=900"] if "num_train:" in text else []
     options += ["--model.init_args.sampler.init_args.tuning_steps=5"] if config.endswith("_acs") else []
     options += ["--data.init_args.side=5", "--data.init_args.num_sweeps=3"] if "IsingSamples" in text else []
     if "datamodules.Alignment" in text:

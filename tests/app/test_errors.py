@@ -106,8 +106,7 @@ def test_missing_checkpoint(fails: Fails) -> None:
     assert "to continue" in fails("fit", "--ckpt_path=last")
 
 
-def test_checkpoint_of_another_model(fails: Fails, run: Callable[..., None]) -> None:
-    run("fit", "--trainer.max_epochs=1", "--name=a")
+def test_checkpoint_of_another_model(fails: Fails, brief_run: Path) -> None:
     line = fails("fit", "--ckpt_path=last", "--model.init_args.energy.init_args.num_hidden=16")
     assert "energy.b is (256,) in the file and (16,) in the model" in line or "energy.W is" in line
 
@@ -120,8 +119,7 @@ def test_nan_in_the_data(fails: Fails) -> None:
     assert "train" in line
 
 
-def test_run_that_exists(fails: Fails, run: Callable[..., None]) -> None:
-    run("fit", "--trainer.max_epochs=1", "--name=a")
+def test_run_that_exists(fails: Fails, brief_run: Path) -> None:
     assert "--resume auto" in fails("fit", "--name=a")
 
 
@@ -167,9 +165,8 @@ def test_value_that_cannot_be(fails: Fails, option: str, hint: str) -> None:
     assert hint in fails("fit", option)
 
 
-def test_chain_of_no_steps(fails: Fails, run: Callable[..., None]) -> None:
-    run("fit", "--trainer.max_epochs=1", "--name=a")
-    checkpoint = "runs/grbm_digits/a/checkpoints/last.ckpt"
+def test_chain_of_no_steps(fails: Fails, brief_run: Path) -> None:
+    checkpoint = brief_run / "checkpoints" / "last.ckpt"
     assert "at least 1 step" in fails("predict", "--ckpt_path", checkpoint, "--num_steps=0", bare=True)
 
 

@@ -51,3 +51,11 @@ def test_a_family_is_told_from_one_with_other_letters_when_a_run_is_tested(
     assert "letters is ACDEFGHIKLMNPQRSTVWY-, not -ACDEFGHIKLMNPQRSTVWY" in fails(
         "test", *options, config="family", quick=False
     )
+
+
+@cases("option", ["EdgeActivation.share=0.5", "Decimation.density=0.5"], fast=[0])
+def test_sparse_families_run(option: str, run: Callable[..., None]) -> None:
+    write_family(Path("family.fasta"))
+    options = ["--data.path=family.fasta", "--data.batch_size=20", "--model.num_chains=50"]
+    options += [f"--callbacks.{name}=false" for name in ("StopAtCorrelation", "Contacts", "FamilyReport")]
+    run("fit", "--trainer.fast_dev_run=true", f"--callbacks.{option}", *options, config="family", quick=False)

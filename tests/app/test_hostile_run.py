@@ -64,21 +64,11 @@ def server() -> Iterator[str]:
     assert Counting.asked == 0, "nothing may be sent"
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("trained")
-
-
 @pytest.fixture
 def hostile(
-    run: Callable[..., None], trained: Path, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., None], brief_run: Path, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., None]]:
     """Puts a run in the working directory, among modules that leave a mark if they are run; changes its config."""
-    if not (trained / "runs").exists():
-        run("fit", "--trainer.max_epochs=1", "--name=a")
-        shutil.copytree("runs", trained / "runs")
-    else:
-        shutil.copytree(trained / "runs", "runs")
     for name in SHADOWS:
         Path(f"{name}.py").write_text(MARK)
     monkeypatch.setenv("STRANGERS_WISH", SECRET)

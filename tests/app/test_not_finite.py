@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +42,10 @@ COMMANDS: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("bad", [torch.nan, pytest.param(torch.inf, marks=pytest.mark.slow)])
 def test_no_command_uses_weights_that_are_not_finite(
-    bad: float, run: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    bad: float, brief_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("fit", "--trainer.max_epochs=1", "--name=a", "--callbacks.FID=false")
     np.save("digits.npy", Digits().raw("test")[:5].numpy())
-    path = Path("runs/grbm_digits/a/checkpoints/last.ckpt")
+    path = brief_run / "checkpoints" / "last.ckpt"
     content = torch.load(path, weights_only=True)
     content["state_dict"]["energy.W"][0, 0] = bad
     save(content, path)

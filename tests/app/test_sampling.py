@@ -26,7 +26,13 @@ from ebmlab.app.config_files import read_config
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
-TRAINED = {"rbm_random": "rbm_mnist_cd", "rbm_mode": "rbm_mnist_cd", "deep_ebm": "ebm_digits_cd", "family": "family"}
+TRAINED = {
+    "rbm_random": "rbm_mnist_cd",
+    "rbm_mode": "rbm_mnist_cd",
+    "kernels_2025_rbm": "rbm_mnist_cd",
+    "deep_ebm": "ebm_digits_cd",
+    "family": "family",
+}
 
 
 def short_tuning(config: str, tmp_path: Path) -> Path:
@@ -59,7 +65,7 @@ def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, mo
             fit += ["--callbacks.Contacts=false", f"--data.init_args.path={write_family(tmp_path / 'family.fasta')}"]
         main([*fit, *short, "--data.init_args.batch_size=8", "--trainer.accelerator=cpu"])
         monkeypatch.setenv("EBMLAB_RUN_FOLDER", "")
-    if config.startswith("rbm"):
+    if config.startswith("rbm_"):
         options += ["--measures.mmd.init_args.num_steps=2", "--measures.mmd.init_args.num_chains=8"]
     if config == "rbm_mode":
         options += ["--start.init_args.num_starts=1"]

@@ -95,12 +95,13 @@ def test_the_process_ends_though_finalising_takes_too_long() -> None:
     code = (
         "import os, signal, time, ebmlab.app.signals as s\n"
         "s.PATIENCE = 0.5\n"
-        "with s.stoppable():\n"
+        "with s.stoppable(lambda kept: 'go on'):\n"
         "    try:\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "        time.sleep(5)\n"
         "    finally:\n"
         "        time.sleep(60)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=50)
-    assert done.returncode == 143
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, timeout=50, capture_output=True, text=True)
+    assert done.returncode == 143 and done.stderr == "stopped by SIGTERM: go on\n"

@@ -252,7 +252,7 @@ def test_a_signal_leaves_a_study_that_goes_on(study: Callable[..., list[dict[str
     program = (
         "from ebmlab.app import sweep, sweep_trial; from ebmlab.app.signals import stoppable;"
         "import sys; sweep.FIT = sweep_trial.FIT = [sys.executable, 'fit.py']\n"
-        "with stoppable(): sweep.sweep(['--config=exp.yaml', '--space=space.yaml', '--name=s', '--trials=1'])"
+        "with stoppable(str): sweep.sweep(['--config=exp.yaml', '--space=space.yaml', '--name=s', '--trials=1'])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, "-c", program], env=environment, stderr=subprocess.DEVNULL)

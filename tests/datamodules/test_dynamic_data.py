@@ -96,7 +96,7 @@ def test_draws_are_a_function_of_seed_epoch_batch_and_rank_only(make: Make) -> N
 
 
 def test_pixels_are_bernoulli_of_their_intensity(make: Make) -> None:
-    module, draws = make(batch_size=30), 200
+    module, draws = make(batch_size=30), 100
     p = grey(module, "train")
     mean = torch.stack([in_order(module, number) for number in range(draws)]).double().mean(0).flatten(1)
     sure = (p == 0) | (p == 1)

@@ -83,7 +83,9 @@ def test_the_plain_gradient_is_that_of_weighted_energies(name: str) -> None:
     assert float(learner.training_step(None, 0).detach()) == pytest.approx(float(loss.detach()), rel=1e-10)
 
 
-def by_numpy(x: Tensor, w: Tensor, y: Tensor, damping: float, share: float) -> tuple[np.ndarray, np.ndarray]:
+def by_numpy(
+    x: Tensor, w: Tensor, y: Tensor, damping: float, share: float, learns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The direction from its definition, couplings as a matrix, with loops over sites."""
     a, b, weight = x.flatten(1).numpy(), y.flatten(1).numpy(), w.numpy()
     d = x.shape[1]
@@ -97,17 +99,32 @@ def by_numpy(x: Tensor, w: Tensor, y: Tensor, damping: float, share: float) -> t
     P = np.linalg.inv(second - np.outer(m, m) + damping * np.eye(len(m)))
     c = b - m
     D = second - np.outer(m, m) - c.T @ c / len(b)
-    for i in range(d):
-        D[i * q : (i + 1) * q, i * q : (i + 1) * q] = 0
+    D[~learns] = 0
     D = P @ D @ P
-    for i in range(d):
-        D[i * q : (i + 1) * q, i * q : (i + 1) * q] = 0
+    D[~learns] = 0
     return D, P @ (m - b.mean(0)) - D @ m
 
 
-def check_direction(energy: Any, learning: type[BoltzmannLearning] = BoltzmannLearning, share: float = 0.0) -> None:
+def matrix_of(energy: Any, learns: Tensor | None) -> np.ndarray:
+    """Which entries of a matrix between sites are couplings that learn."""
+    if not isinstance(energy, Potts):
+        return ~np.eye(D, dtype=bool)
+    matrix = np.zeros((D * Q, D * Q), dtype=bool)
+    for k, (i, j) in enumerate(energy.pairs.tolist()):
+        block = np.ones((Q, Q), dtype=bool) if learns is None else learns[k].numpy()
+        matrix[i * Q : i * Q + Q, j * Q : j * Q + Q], matrix[j * Q : j * Q + Q, i * Q : i * Q + Q] = block, block.T
+    return matrix
+
+
+def check_direction(
+    energy: Any,
+    learning: type[BoltzmannLearning] = BoltzmannLearning,
+    share: float = 0.0,
+    learns: Tensor | None = None,
+) -> None:
     learner, x, weights, y = prepared(energy, learning, damping=0.3, pseudo_count=share)
-    D, h = by_numpy(x, weights, y, 0.3, share)
+    learner.learns = learns
+    D, h = by_numpy(x, weights, y, 0.3, share, matrix_of(energy, learns))
     coupling, field = gradients(learner) if isinstance(energy, Potts) else gradients(learner)[::-1]
     np.testing.assert_allclose(-field.numpy(), h.reshape(field.shape), rtol=1e-7, atol=1e-9)
     expected = np.triu(D, 1)
@@ -121,6 +138,29 @@ def check_direction(energy: Any, learning: type[BoltzmannLearning] = BoltzmannLe
 @pytest.mark.parametrize("name", ENERGIES)
 def test_the_direction_is_its_definition(name: str, share: float) -> None:
     check_direction(ENERGIES[name](), share=share)
+
+
+def some(energy: Potts) -> Tensor:
+    return torch.rand(energy.coupling.shape, generator=torch.Generator().manual_seed(3)) < 0.5
+
+
+def test_the_direction_of_some_couplings_is_its_definition() -> None:
+    energy = potts([[0, 3], [2, 1], [0, 1]])
+    check_direction(energy, learns=some(energy))
+
+
+@pytest.mark.parametrize("pairs", [[[0, 3], [2, 1]], None], ids=["a graph", "all pairs"])
+def test_only_statistics_of_couplings_that_learn_count(pairs: Any) -> None:
+    """At the maximum of the likelihood of a sparse model, other statistics of model and data differ."""
+    learner, *_ = prepared(potts(pairs))
+    if pairs is None:
+        learner.learns = some(learner.energy)
+    gradients(learner)
+    one, two = learner._data_moments
+    other = torch.randn(two.shape, dtype=two.dtype) * torch.from_numpy(~matrix_of(learner.energy, learner.learns))
+    learner.chain_moments = one, two + other + other.T
+    direction = learner._preconditioned(*learner._differences())
+    assert all(float(part.abs().max()) < 1e-12 for part in direction)
 
 
 def test_it_climbs_the_likelihood_and_stops_at_the_moments_of_the_data() -> None:
@@ -171,6 +211,7 @@ def test_training_ends_at_the_correlation_of_its_own_chains(tmp_path: Path) -> N
         ("D @ mean", "D @ one"),
         ("P @ one - ", "one - "),
         ("two - torch.outer(one, mean)", "two + torch.outer(one, mean)"),
+        ("P @ self._only_couplings(about_mean) @ P", "P @ about_mean @ P"),
     ],
 )
 def test_wrong_directions_are_found(old: str, new: str) -> None:
