@@ -141,7 +141,8 @@ class ReplayBuffer(Start):
             self._slots = self._fresh(x, energy.domain, self._share()).to(_smallest(energy.domain, x.dtype))
         self._slots = self._slots.to(x.device)
         if self.keep_hidden and self.hidden is None:
-            assert isinstance(energy, Bipartite)  # the learner has checked it
+            if not isinstance(energy, Bipartite):
+                raise UserError(f"ReplayBuffer: {type(energy).__name__} has no hidden units: set keep_hidden to false")
             inputs = energy.hidden_given_visible(self._slots.to(x.dtype))
             kind = _smallest(energy.units.domain(energy.num_hidden), inputs.dtype)
             self.hidden = energy.units.sample(inputs).to(kind)

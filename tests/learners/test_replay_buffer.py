@@ -177,6 +177,8 @@ def test_hidden_units_are_kept_for_block_gibbs_alone() -> None:
         ContrastiveDivergence(RBM(3, 2), Gibbs(), start=buffer)
     with pytest.raises(UserError, match="not for compile_chains"):
         ContrastiveDivergence(RBM(3, 2), BlockGibbs(), start=buffer, num_steps=8, compile_chains=True)
+    with pytest.raises(UserError, match="On has no hidden units: set keep_hidden to false"):
+        buffer.draw(On(Binary(3)), 2, torch.zeros(2, 3))
 
 
 def test_wrong_use() -> None:
