@@ -155,8 +155,8 @@ def _in_worker(text: str) -> str | None:
 
 
 def is_own(file: str) -> bool:
-    """Whether a file is the user's, and no package's."""
-    return not file.startswith((_OURS, *_OTHERS))
+    """Whether a file is the user's, and no package's: an environment may also take packages from another one."""
+    return not file.startswith((_OURS, *_OTHERS)) and not {"site-packages", "dist-packages"} & set(Path(file).parts)
 
 
 def _own_line(chain: list[BaseException]) -> str | None:

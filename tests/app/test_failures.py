@@ -13,6 +13,7 @@ import pytest
 import wandb
 from helpers_tier import cases
 
+from ebmlab.app.failures import is_own
 from ebmlab.app.wandb_run import WandbRun, wandb_run
 from ebmlab.errors import UserError
 
@@ -77,6 +78,12 @@ def test_errors_in_the_users_own_class_name_its_line(wrong: str, line: int, what
     )
     said = fails("fit", "--config=own_energy.yaml", bare=True)
     assert f"own_energy.py, line {line}: {what}" in said and said.endswith("(--debug shows the traceback)")
+
+
+def test_packages_of_another_environment_are_not_the_users() -> None:
+    for folder in ("/usr/lib/python3/dist-packages", "/venv/lib/python3.11/site-packages"):
+        assert not is_own(f"{folder}/omegaconf/_utils.py")
+    assert is_own("/home/me/project/model.py")
 
 
 def test_debug_shows_the_traceback(run: Callable[..., None], capfd: pytest.CaptureFixture[str]) -> None:
