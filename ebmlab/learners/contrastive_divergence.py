@@ -19,10 +19,10 @@ from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
-from ebmlab.learners.replay_buffer import ReplayBuffer
+from ebmlab.learners.replay_buffer import check_sampler, leg_of, put_back
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
-from ebmlab.samplers import BipartiteState, BlockGibbs, Info, Leg, Sampler, State
+from ebmlab.samplers import BipartiteState, Info, Sampler, State
 from ebmlab.samplers.initial_states import FromNoise, Start
 from ebmlab.samplers.schedules import scaled_steps
 from ebmlab.settings import require_choice, require_factor
@@ -133,12 +133,7 @@ class ContrastiveDivergence(Learner):
             raise UserError(
                 f"data_noise is {data_noise}, but {type(energy).__name__} lives on {energy.domain}: set it to 0"
             )
-        if self._hidden_keeper is not None and (compile_chains or type(sampler) is not BlockGibbs):
-            other = "compile_chains" if compile_chains else type(sampler).__name__
-            raise UserError(
-                f"ReplayBuffer keeps hidden units for plain steps of BlockGibbs, not for {other}: set keep_hidden to "
-                "false"
-            )
+        check_sampler(self.start, sampler, compile_chains)
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
@@ -186,8 +181,7 @@ class ContrastiveDivergence(Learner):
             x = x + self.data_noise * torch.randn_like(x)
         contrast = self.energy.weighted_sum()
         with fast_products(self.energy, len(x)):
-            share = 1 / len(x) if weights is None else weights / len(x)
-            contrast.add(x, *self._hidden_of_data(x), weight=share)
+            contrast.add(x, *self._hidden_of_data(x), weight=1 / len(x) if weights is None else weights / len(x))
         data_energy = contrast.value().detach()
         with fast_products(self.energy, len(x)), scaled_steps(self.sampler, self.step_factor):
             starts = self.start.draw(self.energy, len(x), x)
@@ -201,8 +195,7 @@ class ContrastiveDivergence(Learner):
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
             self._log_chains(info, x, y, weights)
-        extra = self.penalty() + regularizer
-        return difference if isinstance(extra, float) else difference + extra
+        return difference + (self.penalty() + regularizer)
 
     def _hidden_of_data(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Hidden units drawn for the joint density, and their inputs; None twice for the marginal density."""
@@ -210,8 +203,7 @@ class ContrastiveDivergence(Learner):
             return None, None
         assert isinstance(self.energy, Bipartite)
         with torch.no_grad():
-            inputs = self.energy.hidden_given_visible(x)
-            return self.energy.units.sample(inputs), inputs
+            return self.energy.units.sample(inputs := self.energy.hidden_given_visible(x)), inputs
 
     def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
         """Subtracts the mean energy of the states of chains from x after burn-in.
@@ -229,16 +221,8 @@ class ContrastiveDivergence(Learner):
             contrast.add(state.x, weight=-1 / len(x))
         else:
             state, total = self._walk(contrast, sampler, x, num_steps, logs)
-        if (buffer := self._hidden_keeper) is None:
-            self.start.put_back(state.kept)
-        else:
-            buffer.put_back(state.x, cast(BipartiteState, state).hidden)
+        put_back(self.start, state)
         return total, state.x
-
-    @property
-    def _hidden_keeper(self) -> ReplayBuffer | None:
-        """The replay buffer, if it keeps hidden units."""
-        return self.start if isinstance(self.start, ReplayBuffer) and self.start.keep_hidden else None
 
     def _walk(
         self, contrast: WeightedSum, sampler: Sampler, x: Tensor, num_steps: int, report: bool
@@ -248,10 +232,8 @@ class ContrastiveDivergence(Learner):
         Returns:
             The last state; the mean `Info` if there shall be a report, else None.
         """
-        used, total, leg = min(self.num_steps - self.burn_in, num_steps), None, None
-        if (buffer := self._hidden_keeper) is not None:
-            leg = Leg(known=BipartiteState(x=x, hidden=buffer.drawn_hidden(x.dtype)))
-        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps, leg)):
+        used, total = min(self.num_steps - self.burn_in, num_steps), None
+        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps, leg_of(self.start, x))):
             if report:
                 total = info if total is None else total + info
             if k >= num_steps - used:
