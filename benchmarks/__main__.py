@@ -4,6 +4,7 @@
     python -m benchmarks dmala gwg-100            # races by name, or by the part before the hyphen; the results of
                                                   # others, from earlier runs, stay
     python -m benchmarks --threads 1 2            # one process for each, on that many cores
+    python -m benchmarks --threads 1 --clock processor   # on a machine that others share
     python -m benchmarks --list
 
 Install the peers by `pip install -e ".[bench]"`; tables say which of them are not installed. They
@@ -32,6 +33,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--rounds", type=positive, default=7, help="how often each contestant's turn comes")
     parser.add_argument("--threads", type=positive, nargs="+", default=[os.cpu_count() or 1])
+    parser.add_argument(
+        "--clock",
+        choices=("wall", "processor"),
+        default="wall",
+        help="`processor` counts the processor's time of one thread, which other programs on the machine change less",
+    )
     parser.add_argument("--output", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--list", action="store_true", help="names the races")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # set in the processes started here
@@ -41,6 +48,7 @@ def main() -> None:
         return
     for threads in options.threads:
         arguments = [*options.names, "--here", "--rounds", str(options.rounds), "--output", str(options.output)]
+        arguments += ["--clock", options.clock]
         environment = os.environ | {
             "OMP_NUM_THREADS": str(threads),
             "JAX_PLATFORMS": "cpu",
@@ -75,13 +83,13 @@ def measure(options: argparse.Namespace) -> None:
     if options.list:
         print("\n".join(names))
         return
-    data = {"machine": harness.machine(), "rounds": options.rounds, "races": {}}
+    data = {"machine": harness.machine(), "rounds": options.rounds, "clock": options.clock, "races": {}}
     earlier = options.output / f"results-{threads}.json"
     kept = json.loads(earlier.read_text())["races"] if options.names and earlier.exists() else {}
     print(f"{data['machine']}\n\n{tables.HEAD}", flush=True)
     for name in names:
         contest = harness.RACES[name]()
-        results = harness.run_race(contest, options.rounds)
+        results = harness.run_race(contest, options.rounds, options.clock)
         kept[name] = harness.as_data(contest, results)
         data["races"] = {race: kept[race] for race in harness.RACES if race in kept}
         print("\n".join(tables.rows(name, kept[name])), flush=True)

@@ -102,6 +102,8 @@ class Times:
 
 
 Results = dict[str, Times]
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
+"""What seconds are: those that pass, or those of the processor that this process has used, in all threads."""
 RACES: dict[str, Callable[[], Race]] = {}
 
 
@@ -131,7 +133,7 @@ def _matches(name: str, wanted: str) -> bool:
     return name == wanted or name.startswith(f"{wanted}-")
 
 
-def run_race(contest: Race, rounds: int) -> Results:
+def run_race(contest: Race, rounds: int, clock: str = "wall") -> Results:
     """Times every contestant once per round; each round begins with the next contestant."""
     results: Results = {}
     runs: dict[str, tuple[Contestant, int]] = {}
@@ -139,8 +141,8 @@ def run_race(contest: Race, rounds: int) -> Results:
         torch.manual_seed(0)
         try:
             contestant = make()
-            first = _seconds(contestant)
-            second = _seconds(contestant)
+            first = _seconds(contestant, CLOCKS[clock])
+            second = _seconds(contestant, CLOCKS[clock])
         except Exception as error:
             if name in (OURS, FLOOR):
                 raise
@@ -154,18 +156,18 @@ def run_race(contest: Race, rounds: int) -> Results:
         gc.collect()
         for name in order[k % len(order) :] + order[: k % len(order)]:
             contestant, repeats = runs[name]
-            seconds = _seconds(contestant, repeats)
+            seconds = _seconds(contestant, CLOCKS[clock], repeats)
             results[name].seconds.append(seconds / repeats / contest.units)
     return results
 
 
-def _seconds(contestant: Contestant, repeats: int = 1) -> float:
+def _seconds(contestant: Contestant, clock: Callable[[], float], repeats: int = 1) -> float:
     if contestant.own_clock:
         return sum(contestant.run() for _ in range(repeats))
-    begin = time.perf_counter()
+    begin = clock()
     for _ in range(repeats):
         contestant.run()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def ratios(results: Results, name: str, to: str = OURS) -> list[float]:

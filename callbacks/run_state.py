@@ -23,7 +23,7 @@ from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_
 from ebmlab.samplers import Tempered
 
 KEY = "run_state"
-BUFFER = "replay_buffer"
+BUFFER, HIDDEN = "replay_buffer", "replay_buffer_hidden"
 OWED, PLACE = "owed_steps", "loader_position"
 Streams = dict[str, Tensor]
 
@@ -52,6 +52,7 @@ class RunState(pl.Callback):
     def __init__(self) -> None:
         self._loaded: Streams | None = None
         self._buffer: Tensor | None = None
+        self._hidden: Tensor | None = None  # units of the buffer's chains
         self._place: dict[str, Any] | None = None  # of the loader, in the checkpoint
         self._before: Tensor | None = None  # the state of training's generator while validation runs
         self._position, self._unfinished, self._scores = LoaderPosition(), Unfinished(), Scores()
@@ -103,7 +104,9 @@ class RunState(pl.Callback):
             buffer.slots = mine.to(pl_module.device)
             if isinstance(pl_module, Learner) and not isinstance(pl_module.sampler, Tempered):
                 buffer.slots = buffer.cold(pl_module.energy.domain)  # the checkpoint may have replicas
-        place, self._buffer, self._place = self._place, None, None
+            if self._hidden is not None and buffer.keep_hidden:
+                buffer.hidden = self._hidden[trainer.global_rank * share :][:share].to(pl_module.device)
+        place, self._buffer, self._hidden, self._place = self._place, None, None, None
         self._scores.publish(trainer)
         if loaded is None or not trainer.fit_loop.is_resuming:
             self._position.begin(trainer)
@@ -172,15 +175,15 @@ class RunState(pl.Callback):
             gathered = {name: [_gather(trainer, each.to(device)) for each in place[name]] for name in ("start", "now")}
             checkpoint[PLACE] = place | gathered
         buffer = buffer_of(pl_module)
-        slots = None if buffer is None else buffer.slots
-        if slots is not None:
-            checkpoint[BUFFER] = trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu()
+        for name, slots in () if buffer is None else ((BUFFER, buffer.slots), (HIDDEN, buffer.hidden)):
+            if slots is not None:
+                checkpoint[name] = trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu()
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
-        self._place = checkpoint.get(PLACE)
+        self._hidden, self._place = checkpoint.get(HIDDEN), checkpoint.get(PLACE)
         self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
             _check_buffer(self._buffer, pl_module.energy.domain)

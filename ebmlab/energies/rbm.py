@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary
+from ebmlab.energies.bilinear_sum import BilinearSum
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around
 from ebmlab.energies.hidden_units import Kind, units_of
-from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum, pair_product
+from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.numerics.affine import affine
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count
@@ -91,9 +92,5 @@ class RBM(Bipartite):
             parts.append(here - there - sign * self.b_v[i])
         return torch.cat(parts, 1)
 
-    def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
-        """The weighted sum of E(v, h), see `PairEnergy`."""
-        return -(pair_product(self.W, vh) + torch.dot(self.b_v, v) + torch.dot(self.b_h, h))
-
     def weighted_sum(self) -> WeightedSum:
-        return WeightedPairs(self) if self.has_bits else super().weighted_sum()
+        return BilinearSum(self) if self.has_bits else super().weighted_sum()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from ebmlab.domains import Binary, Domain
 from ebmlab.energies.accumulated import Accumulated
 
 
@@ -22,11 +21,17 @@ class WeightedSum:
         self._energy = energy
         self._sum = Accumulated(energy.parameters())
 
-    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float | Tensor = 1.0) -> None:
-        """Adds states `(B, *event)`, each with this weight, or with weights of their own, `(B,)`.
+    def add(
+        self, x: Tensor, hidden: Tensor | None = None, inputs: Tensor | None = None, weight: float | Tensor = 1.0
+    ) -> None:
+        """Adds states.
 
-        With `hidden`, which bipartite energies allow, the sum is that of E(v, h). With E[h | v] for h its gradient is
-        that of the marginal energy.
+        Args:
+            x: the states, `(B, *event)`.
+            hidden: h, which bipartite energies allow, `(B, H)`. The sum is then that of E(v, h). With E[h | v] for h
+                its gradient is that of the marginal energy.
+            inputs: `hidden_given_visible(x)`, where it is known already.
+            weight: of each state, or weights of their own, `(B,)`.
         """
         joint = getattr(self._energy, "joint_energy", None)
         if hidden is not None and joint is None:
@@ -44,8 +49,6 @@ class WeightedSum:
 class PairEnergy(Protocol):
     """An energy E(v, h) whose sum over pairs depends on the sums of v, v^2, h and v h' alone."""
 
-    domain: Domain
-
     @property
     def W(self) -> Tensor:  # noqa: N802
         """Weights `(V, H)`."""
@@ -61,7 +64,7 @@ class PairEnergy(Protocol):
             v: weighted sum of v, `(V,)`.
             v_squared: weighted sum of v^2, `(V,)`.
             h: weighted sum of h, `(H,)`.
-            vh: weighted sum of v h', `(V, H)`; a backward pass may overwrite it.
+            vh: weighted sum of v h', `(V, H)`.
         """
 
 
@@ -79,10 +82,12 @@ class WeightedPairs(WeightedSum):
         self._count = 0.0
 
     @torch.no_grad()
-    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float | Tensor = 1.0) -> None:
+    def add(
+        self, x: Tensor, hidden: Tensor | None = None, inputs: Tensor | None = None, weight: float | Tensor = 1.0
+    ) -> None:
         """Adds pairs of v `(B, V)` and h `(B, H)`; E[h | v] when None."""
         if hidden is None:
-            hidden = torch.sigmoid(self._pairs.hidden_given_visible(x))
+            hidden = torch.sigmoid(self._pairs.hidden_given_visible(x) if inputs is None else inputs)
         x, h = x.to(self._v), hidden.to(self._v)  # mixed precision gives half precision here
         alpha, weighted_x, weighted_h = 1.0, x, h
         if isinstance(weight, Tensor):
@@ -91,7 +96,7 @@ class WeightedPairs(WeightedSum):
             alpha = weight
         v = weighted_x.sum(0) * alpha
         self._v += v
-        self._v_squared += v if isinstance(self._pairs.domain, Binary) else (x * weighted_x).sum(0) * alpha
+        self._v_squared += (x * weighted_x).sum(0) * alpha
         self._h += weighted_h.sum(0) * alpha
         first = self._vh is None
         self._vh = h.new_empty(self._pairs.W.shape) if self._vh is None else self._vh
@@ -102,25 +107,3 @@ class WeightedPairs(WeightedSum):
     def value(self) -> Tensor:
         vh = self._v.new_zeros(self._pairs.W.shape) if self._vh is None else self._vh
         return self._pairs.summed_energy(self._count, self._v, self._v_squared, self._h, vh)
-
-
-def pair_product(W: Tensor, vh: Tensor) -> Tensor:
-    """The sum of W * vh, whose gradient in W is vh.
-
-    It replaces `(W * vh).sum()`. There can be one backward pass. It scales vh in place and hands it over as the
-    gradient, so no matrix of the size of W is made or copied.
-    """
-    product: Tensor = _PairProduct.apply(W, vh)
-    return product
-
-
-class _PairProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, W: Tensor, vh: Tensor) -> Tensor:
-        ctx.vh = vh
-        return torch.dot(W.flatten(), vh.flatten())
-
-    @staticmethod
-    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, None]:
-        vh, ctx.vh = ctx.vh, None
-        return vh.mul_(outputs[0]), None

@@ -19,6 +19,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
+from ebmlab.learners.replay_buffer import check_sampler, leg_of, put_back
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import BipartiteState, Info, Sampler, State
@@ -132,6 +133,7 @@ class ContrastiveDivergence(Learner):
             raise UserError(
                 f"data_noise is {data_noise}, but {type(energy).__name__} lives on {energy.domain}: set it to 0"
             )
+        check_sampler(self.start, sampler, compile_chains)
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
@@ -179,8 +181,7 @@ class ContrastiveDivergence(Learner):
             x = x + self.data_noise * torch.randn_like(x)
         contrast = self.energy.weighted_sum()
         with fast_products(self.energy, len(x)):
-            share = 1 / len(x) if weights is None else weights / len(x)
-            contrast.add(x, self._hidden_of_data(x), weight=share)
+            contrast.add(x, *self._hidden_of_data(x), weight=1 / len(x) if weights is None else weights / len(x))
         data_energy = contrast.value().detach()
         with fast_products(self.energy, len(x)), scaled_steps(self.sampler, self.step_factor):
             starts = self.start.draw(self.energy, len(x), x)
@@ -194,15 +195,15 @@ class ContrastiveDivergence(Learner):
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
             self._log_chains(info, x, y, weights)
-        return difference + self.penalty() + regularizer
+        return difference + (self.penalty() + regularizer)
 
-    def _hidden_of_data(self, x: Tensor) -> Tensor | None:
-        """Hidden units drawn for the joint density; None for the marginal density."""
+    def _hidden_of_data(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Hidden units drawn for the joint density, and their inputs; None twice for the marginal density."""
         if self.density == "marginal":
-            return None
+            return None, None
         assert isinstance(self.energy, Bipartite)
         with torch.no_grad():
-            return self.energy.units.sample(self.energy.hidden_given_visible(x))
+            return self.energy.units.sample(inputs := self.energy.hidden_given_visible(x)), inputs
 
     def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
         """Subtracts the mean energy of the states of chains from x after burn-in.
@@ -220,7 +221,7 @@ class ContrastiveDivergence(Learner):
             contrast.add(state.x, weight=-1 / len(x))
         else:
             state, total = self._walk(contrast, sampler, x, num_steps, logs)
-        self.start.put_back(state.kept)
+        put_back(self.start, state)
         return total, state.x
 
     def _walk(
@@ -232,11 +233,11 @@ class ContrastiveDivergence(Learner):
             The last state; the mean `Info` if there shall be a report, else None.
         """
         used, total = min(self.num_steps - self.burn_in, num_steps), None
-        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
+        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps, leg_of(self.start, x))):
             if report:
                 total = info if total is None else total + info
             if k >= num_steps - used:
-                contrast.add(state.x, self._hidden(state), weight=-1 / (used * len(state.x)))
+                contrast.add(state.x, *self._hidden(state), weight=-1 / (used * len(state.x)))
         return state, None if total is None else total / num_steps
 
     def _replayed_negatives(self, x: Tensor) -> tuple[Info | None, Tensor, Tensor]:
@@ -289,11 +290,11 @@ class ContrastiveDivergence(Learner):
             penalty = penalty + self.gradient_penalty * grad.flatten(1).square().sum(1).mean() / 2
         return penalty
 
-    def _hidden(self, state: State) -> Tensor | None:
-        """Hidden units of a state: drawn for the joint density, their mean for the marginal density."""
+    def _hidden(self, state: State) -> tuple[Tensor | None, Tensor | None]:
+        """Hidden units of a state, drawn for the joint density, their mean for the marginal density; their inputs."""
         if not isinstance(state, BipartiteState) or state.logits is None:
-            return None
+            return None, None
         units = cast(Bipartite, self.energy).units
         if self.density == "marginal":
-            return units.mean(state.logits)
-        return units.sample(state.logits) if state.hidden is None else state.hidden
+            return units.mean(state.logits), state.logits
+        return units.sample(state.logits) if state.hidden is None else state.hidden, state.logits

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 TRAINER = {"pytorch_lightning", "lightning_fabric", "torchmetrics", "jsonargparse", "omegaconf", "wandb"} | {
     "torch._dynamo"
@@ -51,6 +53,19 @@ def test_a_step_of_training_loads_no_metric_that_nobody_asked_for(tmp_path: Path
     words = ["fit", "--config", "moons", "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]
     code = f"from ebmlab.app.cli import main; main({words})"
     assert not {"torchvision", "transformers", "sklearn", "pandas"} & loaded(code, tmp_path)
+
+
+@pytest.mark.slow
+def test_samples_are_drawn_without_the_compiler_and_a_compiled_module_is_recognised(tmp_path: Path) -> None:
+    words = ["sample", "--ckpt_path", "zoo/rbm-digits", "--num_samples", "2", "--num_steps", "1", "--output", "drawn"]
+    code = (
+        f"from ebmlab.app.cli import main; main({words}); import sys; assert 'torch._dynamo' not in sys.modules\n"
+        "import pytorch_lightning as pl, torch; from pytorch_lightning.utilities.compile import from_compiled\n"
+        "plain = pl.LightningModule(); assert from_compiled(torch.compile(plain)) is plain\n"
+        "try: from_compiled(plain)\n"
+        "except ValueError: print('refused')"
+    )
+    assert "torch._dynamo" in loaded(code, tmp_path)
 
 
 def test_torchmetrics_is_whole_for_who_asks(tmp_path: Path) -> None:

@@ -165,14 +165,16 @@ def test_weighted_sum_has_the_value_and_gradient_of_the_mean(hidden: str) -> Non
     posterior = torch.sigmoid(rbm.hidden_given_visible(v)).detach()
     h = torch.randint(2, (11, H)).double() if hidden == "drawn" else posterior
     total = rbm.weighted_sum()
+    inputs = rbm.hidden_given_visible(v).detach()
     for part in (slice(0, 3), slice(3, 4), slice(4, 11)):
-        total.add(v[part], None if hidden == "default" else h[part], weight=1 / 11)
+        known = (None, None) if hidden == "default" else (h[part], inputs[part] if hidden == "mean" else None)
+        total.add(v[part], *known, weight=1 / 11)
     value, joint = total.value(), rbm.joint_energy(v, h).mean()
     torch.testing.assert_close(value, joint, **TIGHT)
     reference = joint if hidden == "drawn" else rbm(v).mean()
     parameters = list(rbm.parameters())
-    actual = torch.autograd.grad(value, parameters)
-    torch.testing.assert_close(actual, torch.autograd.grad(reference, parameters), **TIGHT)
+    actual = torch.autograd.grad(2 * value, parameters)
+    torch.testing.assert_close(actual, torch.autograd.grad(2 * reference, parameters), **TIGHT)
 
 
 @pytest.mark.parametrize("density", ["joint", "marginal"])
@@ -189,7 +191,7 @@ def test_contrastive_divergence_has_the_likelihood_gradient(density: str) -> Non
     for _ in range(40):
         contrast = rbm.weighted_sum()
         x = data.repeat(500, 1)
-        contrast.add(x, learner._hidden_of_data(x), weight=1 / len(x))
+        contrast.add(x, *learner._hidden_of_data(x), weight=1 / len(x))
         learner._subtract_negatives(contrast, exact.sample(2000))
         grads.append(torch.cat([g.flatten() for g in torch.autograd.grad(contrast.value(), parameters)]))
     grad = torch.stack(grads)

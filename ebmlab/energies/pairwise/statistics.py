@@ -78,7 +78,9 @@ class PottsSum(WeightedSum):
         self._two, self._dense = field.new_zeros(size), dense
 
     @torch.no_grad()
-    def add(self, x: Tensor, hidden: Tensor | None = None, weight: float | Tensor = 1.0) -> None:
+    def add(
+        self, x: Tensor, hidden: Tensor | None = None, inputs: Tensor | None = None, weight: float | Tensor = 1.0
+    ) -> None:
         if hidden is not None:
             raise TypeError(f"{type(self._energy).__name__} has no hidden units")
         x = x.to(self._field)
