@@ -104,7 +104,8 @@ class LowRank:
 
     def _gain(self) -> Tensor:
         """The logarithm of the law over the base's in each cell, up to a constant, `(G,)`."""
-        return softplus(self.grid @ self.a.T + self.b).sum(1) + self.grid @ self.c
+        gain: Tensor = softplus(self.grid @ self.a.T + self.b).sum(1) + self.grid @ self.c
+        return gain
 
     def log_cells(self) -> Tensor:
         """The logarithm of the mass of each cell, up to log Z, `(G,)`."""
