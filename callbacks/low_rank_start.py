@@ -30,10 +30,10 @@ class LowRankStart(pl.Callback):
         >>> from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
         >>> from ebmlab.samplers import BlockGibbs
         >>> trainer = pl.Trainer(max_steps=0, barebones=True, callbacks=[LowRankStart(1)])
-        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=ReplayBuffer(100))
+        >>> learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=ReplayBuffer(200))
         >>> trainer.fit(learner, Digits(binarize=True))
         >>> learner.start.slots.shape
-        torch.Size([100, 64])
+        torch.Size([200, 64])
     """
 
     def __init__(self, rank: int = 2) -> None:

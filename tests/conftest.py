@@ -11,7 +11,7 @@ torch.set_num_threads(1)  # small tensors: several threads only wait for each ot
 
 @pytest.fixture
 def drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small pictures without axes and without the search for a layout, which are most of the cost of drawing.
+    """Pictures without axes and without the search for a layout, which are most of the cost of drawing.
 
     Tests of the pictures themselves do not ask for it.
     """
@@ -23,6 +23,6 @@ def drafts(monkeypatch: pytest.MonkeyPatch) -> None:
         figure.set_layout_engine("none")
         for axes in figure.axes:
             axes.set_axis_off()
-        whole(figure, *args, **(options | {"dpi": 20, "pil_kwargs": {"compress_level": 1}}))
+        whole(figure, *args, **(options | {"pil_kwargs": {"compress_level": 1}}))
 
     monkeypatch.setattr(Figure, "savefig", draft)

@@ -233,7 +233,9 @@ class ContrastiveDivergence(Learner):
             The last state; the mean `Info` if there shall be a report, else None.
         """
         used, total = min(self.num_steps - self.burn_in, num_steps), None
-        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps, leg_of(self.start, x))):
+        leg = leg_of(self.start, x)
+        further = () if leg is None else (leg,)  # samplers of users may take no leg
+        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps, *further)):
             if report:
                 total = info if total is None else total + info
             if k >= num_steps - used:

@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import bits
+from ebmlab.numerics.noise import bits, categorical
 from ebmlab.settings import require_count
 
 CELLS = {1: 500, 2: 50, 3: 20}  # of the grid along each direction, by their number
@@ -76,7 +76,7 @@ class LowRank:
         self.log_mass += width.log().sum()
         generator = torch.Generator().manual_seed(seed)
         a = torch.randn(num_hidden, rank, generator=generator).double() / spread[-rank:].flip(0).sqrt()
-        through = m[torch.multinomial(share, num_hidden, replacement=True, generator=generator)]
+        through = m[torch.randint(len(m), (num_hidden,), generator=generator)]
         self.a, self.b, self.c = a, -(a * through).sum(1), torch.zeros(rank).double()
 
     def _saddle(self, m: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,7 +140,7 @@ class LowRank:
 
         Their m spreads a little more than the law's, which a few steps of block Gibbs mend.
         """
-        cells = torch.multinomial(self.log_cells().softmax(0), n, replacement=True)
+        cells = categorical(self.log_cells().log_softmax(0), n)
         return bits((self.field + self.tilt[cells] @ self.axes.T).sigmoid().float())
 
 
