@@ -75,7 +75,7 @@ def test_negatives_are_the_last_states_that_burn_in_leaves(
     def spied() -> Any:
         total = make()
         add = total.add
-        total.add = lambda x, hidden=None, weight=1.0: added.append((x, weight * len(x))) or add(x, hidden, weight)
+        total.add = lambda x, *units, weight=1.0: added.append((x, weight * len(x))) or add(x, *units, weight=weight)
         return total
 
     monkeypatch.setattr(model.energy, "weighted_sum", spied)
