@@ -6,10 +6,13 @@ import pytorch_lightning as pl
 import torch
 
 from ebmlab.callbacks.requirements import buffer_of, energy_of
+from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
-from ebmlab.learners.low_rank import LowRank, require_rank
+from ebmlab.io.progress import Meter
+from ebmlab.learners.low_rank import CLIMB, LowRank, require_rank
 from ebmlab.learners.weighted_states import weighted_states
+from ebmlab.lightning.run_data import data_of
 
 
 class LowRankStart(pl.Callback):
@@ -49,9 +52,11 @@ class LowRankStart(pl.Callback):
             raise UserError(f"LowRankStart needs an RBM with hidden bits, got {type(energy).__name__}")
         if trainer.ckpt_path is not None:
             return
+        check_first_batch(data_of(trainer), "train", energy.domain, type(energy).__name__)
         x, weights = weighted_states(trainer, energy.domain.event_shape)
         law = LowRank(x, weights, rank=self.rank, num_hidden=energy.num_hidden)
-        law.fit()
+        with Meter("LowRankStart", "step", CLIMB, shown=trainer.is_global_zero) as meter:
+            law.fit(meter.passed)
         law.write_(energy)
         buffer = buffer_of(pl_module)
         if buffer is not None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
+from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.lightning.after_checkpoint import Unfinished
@@ -187,6 +188,8 @@ class RunState(pl.Callback):
         self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
             _check_buffer(self._buffer, pl_module.energy.domain)
+            if self._hidden is not None:
+                _check_hidden(self._hidden, len(self._buffer), pl_module.energy)
         if self._loaded is None:
             rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
 
@@ -207,6 +210,19 @@ def _check_buffer(slots: Tensor, domain: Domain) -> None:
         states = states.flatten(0, 1)
     try:
         domain.validate(states)
+    except UserError as error:
+        raise UserError(f"the checkpoint's replay buffer is damaged: {error}; take an earlier checkpoint") from error
+
+
+def _check_hidden(hidden: Any, chains: int, energy: Energy) -> None:
+    """Raises `UserError` unless a checkpoint has hidden units of each chain of its buffer."""
+    if not isinstance(energy, Bipartite):
+        return  # `ReplayBuffer` refuses to keep any
+    there, wanted = tuple(getattr(hidden, "shape", ())), (chains, energy.num_hidden)
+    try:
+        if there != wanted:
+            raise UserError(f"hidden units have the shape {there}, not {wanted}")
+        energy.units.domain(energy.num_hidden).validate(hidden.float())
     except UserError as error:
         raise UserError(f"the checkpoint's replay buffer is damaged: {error}; take an earlier checkpoint") from error
 

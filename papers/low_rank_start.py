@@ -59,15 +59,6 @@ DATA = {
 }
 
 
-def usual(x: Tensor) -> tuple[RBM, Tensor]:
-    rbm, mean = RBM(x.shape[1], HIDDEN), x.mean(0).clamp(0.5 / len(x), 1 - 0.5 / len(x))
-    with torch.no_grad():
-        rbm.W.normal_(0, 0.01)
-        rbm.b_v.copy_(mean.logit())
-        rbm.b_h.zero_()
-    return rbm, torch.bernoulli(mean.expand(CHAINS, -1))
-
-
 def score(rbm: RBM, x: Tensor, log_z: float) -> float:
     with torch.no_grad():
         return -float(rbm(x).double().mean()) - log_z
@@ -82,13 +73,15 @@ def run(seed: int, name: str, start: str) -> Result:
     rank, make = DATA[name]
     train, test = make(seed)
     torch.manual_seed(seed)
+    rbm, mean = RBM(train.shape[1], HIDDEN), train.mean(0)
     if start == "usual":
-        rbm, chains = usual(train)
+        rbm.set_base(mean)
+        chains = torch.bernoulli(mean.expand(CHAINS, -1))
     else:
         law = LowRank(train, None, rank=rank, num_hidden=HIDDEN, seed=seed)
         law.fit()
-        rbm, chains = RBM(train.shape[1], HIDDEN), law.sample(CHAINS)
         law.write_(rbm)
+        chains = law.sample(CHAINS)
     descent, found, sampler = torch.optim.SGD(rbm.parameters(), lr=RATE), {}, BlockGibbs()
     for iteration in range(max(LOOKS) + 1):
         if iteration in LOOKS:

@@ -69,10 +69,13 @@ def close_class(path: str) -> str | None:
 
 
 def meant(option: str) -> str | None:
-    """The full name of an option whose last word, or whose beginning, was given; None if there is none like it."""
-    name = option.lstrip("-").partition("=")[0]
-    name = _ELSEWHERE.get(name, name)
-    there_are = [*_SHARED, *_nested()]
+    """The full name of an option whose last word, or whose beginning, was given; None if there is none like it.
+
+    It is never the option itself, which other commands have.
+    """
+    given = option.lstrip("-").partition("=")[0]
+    name = _ELSEWHERE.get(given, given)
+    there_are = [full for full in (*_SHARED, *_nested()) if full != given]
     longer = [full for full in there_are if full.endswith(f".{name}")] or [o for o in there_are if o.startswith(name)]
     near = longer or [o for o in there_are if o.endswith(f"_{name}")] or difflib.get_close_matches(name, there_are, 1)
     return f"--{near[0]}" if near else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
@@ -14,15 +14,16 @@ from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.accumulated import known
 from ebmlab.energies.weighted_sum import WeightedSum
-from ebmlab.engine import UNROLLED, Replayed, require_compiler, run_compiled
+from ebmlab.engine import Replayed, run_compiled
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
+from ebmlab.learners.compiled_chains import check_compilation
 from ebmlab.learners.fitting_data import weighted_mean
+from ebmlab.learners.hidden_of_chains import check_sampler, hidden_of_data, hidden_of_state, leg_of, put_back
 from ebmlab.learners.learner import Interval, Learner
-from ebmlab.learners.replay_buffer import check_sampler, leg_of, put_back
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
-from ebmlab.samplers import BipartiteState, Info, Sampler, State
+from ebmlab.samplers import Info, Sampler, State
 from ebmlab.samplers.initial_states import FromNoise, Start
 from ebmlab.samplers.schedules import scaled_steps
 from ebmlab.settings import require_choice, require_factor
@@ -133,7 +134,7 @@ class ContrastiveDivergence(Learner):
             raise UserError(
                 f"data_noise is {data_noise}, but {type(energy).__name__} lives on {energy.domain}: set it to 0"
             )
-        check_sampler(self.start, sampler, compile_chains)
+        check_sampler(self.start, sampler, compiled=compile_chains)
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
@@ -147,33 +148,18 @@ class ContrastiveDivergence(Learner):
     def setup(self, stage: str) -> None:
         super().setup(stage)
         if stage == "fit" and self.compile_chains:
-            self._check_compilation()
+            check_compilation(
+                self.energy,
+                self.sampler,
+                device=self.trainer.strategy.root_device,
+                num_steps=self.num_steps,
+                burn_in=self.burn_in,
+                density=self.density,
+            )
 
     def teardown(self, stage: str) -> None:
         super().teardown(stage)
         self._replayed = Replayed()  # a recording keeps its memory
-
-    def _check_compilation(self) -> None:
-        device = self.trainer.strategy.root_device
-        if device.type == "cuda":
-            if isinstance(self.sampler, ChangesWithTraining):
-                raise UserError(
-                    f"compile_chains: {type(self.sampler).__name__} changes with the training, but a GPU records its "
-                    "steps once: set compile_chains to false"
-                )
-            return
-        self.sampler.require_compilable(self.energy, "compile_chains")
-        require_compiler(device, "compile_chains")
-        if self.density == "joint" or self.burn_in < self.num_steps - 1:
-            raise UserError(
-                f'compile_chains keeps the last state alone, without hidden units, but density is "{self.density}" and '
-                f'burn_in {self.burn_in}: it needs "marginal" and {self.num_steps - 1} (num_steps - 1, or null)'
-            )
-        if self.num_steps < UNROLLED:
-            raise UserError(
-                f"compile_chains makes one program of {UNROLLED} steps, but num_steps is {self.num_steps}: raise it, "
-                "or set compile_chains to false"
-            )
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x, weights = self.states(batch), self.weights(batch)
@@ -181,7 +167,8 @@ class ContrastiveDivergence(Learner):
             x = x + self.data_noise * torch.randn_like(x)
         contrast = self.energy.weighted_sum()
         with fast_products(self.energy, len(x)):
-            contrast.add(x, *self._hidden_of_data(x), weight=1 / len(x) if weights is None else weights / len(x))
+            share = 1 / len(x) if weights is None else weights / len(x)
+            contrast.add(x, *hidden_of_data(self.energy, x, density=self.density), weight=share)
         data_energy = contrast.value().detach()
         with fast_products(self.energy, len(x)), scaled_steps(self.sampler, self.step_factor):
             starts = self.start.draw(self.energy, len(x), x)
@@ -196,14 +183,6 @@ class ContrastiveDivergence(Learner):
         if info is not None:
             self._log_chains(info, x, y, weights)
         return difference + (self.penalty() + regularizer)
-
-    def _hidden_of_data(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Hidden units drawn for the joint density, and their inputs; None twice for the marginal density."""
-        if self.density == "marginal":
-            return None, None
-        assert isinstance(self.energy, Bipartite)
-        with torch.no_grad():
-            return self.energy.units.sample(inputs := self.energy.hidden_given_visible(x)), inputs
 
     def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
         """Subtracts the mean energy of the states of chains from x after burn-in.
@@ -239,7 +218,8 @@ class ContrastiveDivergence(Learner):
             if report:
                 total = info if total is None else total + info
             if k >= num_steps - used:
-                contrast.add(state.x, *self._hidden(state), weight=-1 / (used * len(state.x)))
+                hidden = hidden_of_state(self.energy, state, density=self.density)
+                contrast.add(state.x, *hidden, weight=-1 / (used * len(state.x)))
         return state, None if total is None else total / num_steps
 
     def _replayed_negatives(self, x: Tensor) -> tuple[Info | None, Tensor, Tensor]:
@@ -291,12 +271,3 @@ class ContrastiveDivergence(Learner):
                 (grad,) = torch.autograd.grad(total, x, create_graph=True)
             penalty = penalty + self.gradient_penalty * grad.flatten(1).square().sum(1).mean() / 2
         return penalty
-
-    def _hidden(self, state: State) -> tuple[Tensor | None, Tensor | None]:
-        """Hidden units of a state, drawn for the joint density, their mean for the marginal density; their inputs."""
-        if not isinstance(state, BipartiteState) or state.logits is None:
-            return None, None
-        units = cast(Bipartite, self.energy).units
-        if self.density == "marginal":
-            return units.mean(state.logits), state.logits
-        return units.sample(state.logits) if state.hidden is None else state.hidden, state.logits

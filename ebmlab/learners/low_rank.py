@@ -9,6 +9,7 @@ Coulomb machine; here the RBM itself is fitted.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -61,7 +62,7 @@ class LowRank:
         self.field = mean.clamp(0.5 / len(x), 1 - 0.5 / len(x)).logit()
         centred = x - mean
         spread, axes = torch.linalg.eigh(centred.T @ (share.unsqueeze(1) * centred))
-        if spread[-rank] < 1e-6:
+        if rank > len(spread) or spread[-rank] < 1e-6:
             raise UserError(f"LowRank: rank is {rank}, but the data vary in fewer directions: take a smaller one")
         self.axes = axes[:, -rank:].flip(1)
         m = x @ self.axes
@@ -115,17 +116,19 @@ class LowRank:
         """Log Z of the RBM of this law, a scalar."""
         return self.log_cells().logsumexp(0) + softplus(self.field).sum()
 
-    def fit(self) -> None:
-        """Climbs the log-likelihood of the data by Adam."""
+    def fit(self, report: Callable[[int], None] | None = None) -> None:
+        """Climbs the log-likelihood of the data by Adam, and reports how many of its `CLIMB` steps are done."""
         parameters = [self.a, self.b, self.c]
         adam = torch.optim.Adam([p.requires_grad_() for p in parameters], lr=RATE)
         with torch.enable_grad():
-            for _ in range(CLIMB):
+            for k in range(CLIMB):
                 adam.zero_grad()
                 gain = self._gain()
                 loss = (self.log_mass + gain).logsumexp(0) - self.data @ gain
                 loss.backward()  # type: ignore[no-untyped-call]
                 adam.step()
+                if report is not None:
+                    report(k + 1)
         for p in parameters:
             p.requires_grad_(False)
 
@@ -136,7 +139,7 @@ class LowRank:
         rbm.b_h.data.copy_(self.b)
 
     def sample(self, n: int) -> Tensor:
-        """N states `(n, V)`, float32: a cell by its mass, then bits under its tilt.
+        """Draws states `(n, V)`, float32: a cell by its mass, then bits under its tilt.
 
         Their m spreads a little more than the law's, which a few steps of block Gibbs mend.
         """

@@ -13,7 +13,6 @@ from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bits, uniform_numbers
 from ebmlab.numerics.ranks import rank_and_world
-from ebmlab.samplers import BipartiteState, BlockGibbs, Leg, Sampler, State
 from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_choice, require_count, require_inside
 
@@ -178,26 +177,3 @@ def _smallest(domain: Domain, dtype: torch.dtype) -> torch.dtype:
     if not isinstance(domain, Finite):
         return dtype
     return torch.int8 if domain.num_values <= 128 else torch.int32
-
-
-def check_sampler(start: Start, sampler: Sampler, compiled: bool) -> None:
-    """Raises `UserError` if chains shall keep hidden units that these steps do not go on from."""
-    if isinstance(start, ReplayBuffer) and start.keep_hidden and (compiled or type(sampler) is not BlockGibbs):
-        other = "compile_chains" if compiled else type(sampler).__name__
-        raise UserError(
-            f"ReplayBuffer keeps hidden units for plain steps of BlockGibbs, not for {other}: set keep_hidden to false"
-        )
-
-
-def leg_of(start: Start, x: Tensor) -> Leg | None:
-    """How chains go on from the states x that `draw` has given: with their hidden units, if these are kept."""
-    hidden = start.drawn_hidden(x.dtype) if isinstance(start, ReplayBuffer) else None
-    return None if hidden is None else Leg(known=BipartiteState(x=x, hidden=hidden))
-
-
-def put_back(start: Start, state: State) -> None:
-    """Hands over the last state of the chains, with its hidden units if they are kept."""
-    if isinstance(start, ReplayBuffer) and start.keep_hidden and isinstance(state, BipartiteState):
-        start.put_back(state.x, state.hidden)
-    else:
-        start.put_back(state.kept)

@@ -16,6 +16,7 @@ from ebmlab.app import quiet_lightning
 from ebmlab.app.checks import why_idle
 from ebmlab.app.cli import main
 from ebmlab.app.finished_run import read_run
+from ebmlab.app.known_classes import meant
 from ebmlab.app.quick_answers import answer
 from ebmlab.app.quiet_lightning import quieten
 from ebmlab.app.sweep_space import read_space
@@ -259,3 +260,7 @@ def test_why_nothing_was_trained() -> None:
         global_step, limit_train_batches, max_epochs, max_steps = 7, 1.0, 3, -1
 
     assert why_idle(Trainer(), {}) == "" and "was reached before" in why_idle(Trainer(), {"global_step": 7})
+
+
+def test_an_option_that_other_commands_have_is_not_suggested_for_itself() -> None:
+    assert meant("--ckpt_path") is None and meant("--lr") == "--model.optimizer.lr"

@@ -138,6 +138,20 @@ def test_a_resumed_run_keeps_its_buffer(keep_hidden: bool, tmp_path: Path) -> No
         assert torch.equal(a, b)
 
 
+def test_damaged_hidden_units_of_a_checkpoint_are_refused(tmp_path: Path) -> None:
+    trainer, _, _ = fit(tmp_path, 1, True)
+    trainer.save_checkpoint(whole := tmp_path / "whole.ckpt")
+    content, changed = torch.load(whole, weights_only=True), str(tmp_path / "changed.ckpt")
+    for hidden, said in (
+        (torch.zeros(20, 3), r"\(20, 3\), not \(20, 4\)"),
+        (torch.full((20, 4), 0.5), "must be 0 or 1"),
+        ([], "shape"),
+    ):
+        torch.save(content | {"replay_buffer_hidden": hidden}, changed)
+        with pytest.raises(UserError, match=f"the checkpoint's replay buffer is damaged: .*{said}"):
+            fit(tmp_path / "resumed", 2, True, ckpt_path=changed)
+
+
 class Turned(ReplayBuffer):
     """Puts hidden units back into the slots of other chains."""
 

@@ -11,8 +11,9 @@ from helpers_mutants import mutant
 
 from ebmlab.domains import Binary, Finite, Ordinal, Spin
 from ebmlab.errors import UserError
-from ebmlab.samplers import DLMC
+from ebmlab.samplers import DLMC, BlockGibbs
 from ebmlab.samplers.dlmc import propose
+from ebmlab.studies import trained_energy
 
 every_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 
@@ -82,3 +83,16 @@ def test_mutants_are_caught(old: str, new: str) -> None:
 def test_other_solvers_are_refused() -> None:
     with pytest.raises(UserError, match='DLMC: solver is "heun"'):
         DLMC(0.1, "heun")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_large_steps_leave_most_random_states_of_a_trained_rbm_where_they_are() -> None:
+    """Its acceptance does not fall with the step: the same step moves states of the model well."""
+    energy, sampler = trained_energy("zoo/rbm-digits"), DLMC(4.3)
+    torch.manual_seed(0)
+    x = energy.random(25)
+    after, _ = sampler.sample(energy, x, 600)
+    assert int((after == x).all(1).sum()) >= 20
+    states = BlockGibbs().last_states(energy, energy.random(25), 2000)
+    _, info = sampler.sample(energy, states, 200)
+    assert float(info.acceptance.mean()) > 0.6
