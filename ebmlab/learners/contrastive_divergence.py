@@ -138,6 +138,7 @@ class ContrastiveDivergence(Learner):
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
+                " (--model.density marginal)"
             )
 
     def check_data(self, data: Data, training: bool = True) -> None:
