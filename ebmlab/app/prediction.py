@@ -46,7 +46,8 @@ def save_samples(
         folder: the run folder.
         num_samples: number of samples.
         num_steps: steps of each chain. Default: as in training.
-        denoise: write E[v | h] of the last state in place of the state itself. Default: true if there are hidden units.
+        denoise: write E[v | h] of the last state in place of the state itself. Default: true for images if there are
+            hidden units.
         seed: seed of the random numbers.
         batch_size: number of chains that run at the same time.
         output: a .npy, .pt or .csv file (the picture gets the same name), or a folder for the files. Default:
@@ -70,6 +71,8 @@ def save_samples(
     files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv")]
     files = [target, target.with_suffix(".png")] if is_file else files
     keep_apart(files, [] if condition is None or "=" in condition else [condition])
+    if denoise is None and (known := datamodule.preprocessing) is not None and len(known.shape) == 1:
+        denoise = False  # a mean is a sharp picture, but no row of bits
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
     if condition is not None:
         if denoise:
