@@ -137,8 +137,8 @@ class ContrastiveDivergence(Learner):
         check_sampler(self.start, sampler, compiled=compile_chains)
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
-                f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
-                " (--model.density marginal)"
+                f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"',
+                option="model.density",
             )
 
     def check_data(self, data: Data, training: bool = True) -> None:
