@@ -137,7 +137,8 @@ class ContrastiveDivergence(Learner):
         check_sampler(self.start, sampler, compiled=compile_chains)
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
-                f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"',
+                f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: set it to '
+                '"marginal"',
                 option="model.density",
             )
 
