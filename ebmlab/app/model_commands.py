@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +55,9 @@ def run_model_command(command: str, args: list[str]) -> None:
     if output.suffix not in kinds:
         raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")
     written = [output] if command == "features" else [output, output.with_suffix(".png")]
-    keep_apart(written, [*options.files, *([options.given] if command == "complete" else []), model.path])
+    keep_apart(
+        written, [*options.files, *([options.given] if command == "complete" and options.given else []), model.path]
+    )
     act = {"score": _score, "complete": _complete, "features": _features}[command]
     for path in act(model, options, output):
         print(path)
@@ -129,20 +132,28 @@ def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
 def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     if options.first < 1:
         raise UserError(f"--first is {options.first}, but must be at least 1")
-    mask = given_part(options.given, model.shape, model.preprocessing.columns)
+    columns = model.preprocessing.columns
+    mask = None if options.given is None else given_part(options.given, model.shape, columns)
     if output.suffix == ".csv" and len(model.shape) > 1:
         raise UserError(f"--output is {output}, but samples of shape {model.shape} are no rows of a table: name a .npy")
     sampler = None if options.sampler is None else _sampler(options.sampler)
-    counts = {"num_samples": options.num_samples, "num_steps": options.num_steps}
+    how = {"num_samples": options.num_samples, "num_steps": options.num_steps}
+    how |= {"denoise": options.denoise, "sampler": sampler}
     parts: list[Tensor] = []
     found: list[Tensor] = []
+    total = 0
     for name in options.files:
-        x, _ = read_samples(name, model.preprocessing, options.labels, options.field)
+        x, _ = read_samples(name, model.preprocessing, options.labels, options.field, holes=True)
+        if mask is None and bool(x.isfinite().all()):
+            raise UserError(f"{name} has no empty cells and no NaN: say by --given what is known")
+        total += len(x)
         x = x[: options.first - sum(map(len, parts))]
         if len(x):
             parts.append(x)
-            found.append(model.complete(x, mask, **counts, denoise=options.denoise, sampler=sampler))
-    png = grid(model, parts, mask, torch.cat(found))
+            found.append(_filled(model, x, how) if mask is None else model.complete(x, mask, **how))
+    if total > options.first:
+        print(shown(f"the first {options.first} of {total} samples: --first {total} completes all"), file=sys.stderr)
+    png = grid(model, parts, torch.ones(model.shape, dtype=torch.bool) if mask is None else mask, torch.cat(found))
     files = [output] if png is None else [output, output.with_suffix(".png")]
     with together(*files) as paths:
         if output.suffix == ".csv":
@@ -152,6 +163,16 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
         for path in paths[1:]:
             path.write_bytes(png or b"")
     return files
+
+
+def _filled(model: TrainedModel, x: Tensor, how: dict[str, Any]) -> Tensor:
+    """Completions `(N, k, *shape)` of raw samples `(N, *shape)`, each of what it lacks itself, NaN."""
+    form = model.preprocessing
+    found = form.to_raw(form.to_states(x.nan_to_num(0))).unsqueeze(1).repeat_interleave(how["num_samples"], 1)
+    for i, known in enumerate(x.isfinite()):
+        if not known.all():
+            found[i] = model.complete(x[i : i + 1], known, **how)[0].to(found)
+    return found
 
 
 def _sampler(name: str) -> Sampler:

@@ -62,8 +62,8 @@ def model_parser(command: str) -> Line:
     if command == "complete":
         add(
             "--given",
-            required=True,
-            help="what is known: top, bottom, left, right, columns by name, or a .npy file, True where given",
+            help="what is known: top, bottom, left, right, columns by name, or a .npy file, True where given "
+            "(default: all but empty cells and NaN)",
         )
         add("--num_samples", type=int, default=4, help="completions of each sample (default: 4)")
         add("--num_steps", type=int, default=1000, help="steps of each chain (default: 1000)")

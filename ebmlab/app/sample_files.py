@@ -18,7 +18,9 @@ from ebmlab.reading.pictures import SUFFIXES as PICTURES
 from ebmlab.reading.tables import check_columns, read_head
 
 
-def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, field: str) -> tuple[Tensor, list[str]]:
+def read_samples(
+    name: str, preprocessing: Preprocessing, labels: str | None, field: str, holes: bool = False
+) -> tuple[Tensor, list[str]]:
     """The samples of a file or folder, and the file that each comes from.
 
     Args:
@@ -26,6 +28,7 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
         preprocessing: of the training data. Pictures are scaled and cut to its shape, and white becomes its 1.
         labels: column or array that is left out.
         field: name of the samples among several arrays.
+        holes: read empty cells of a .csv file as NaN.
 
     Raises:
         UserError: there is no such file, or it cannot be read.
@@ -40,7 +43,7 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
     elif path.suffix.lower() in PICTURES:
         paths = [path]
     elif (kind := path.suffix.lower()) in NUMBERS:
-        x, _ = read_numbers(path, labels, field, preprocessing.columns)
+        x, _ = read_numbers(path, labels, field, preprocessing.columns, holes)
         if kind == ".csv":
             check_columns(read_head(path, labels).names, preprocessing.columns, str(path))
         bits = len(preprocessing.shape) == 1 and preprocessing.float_scale == 1  # in a table a 2 is a mistake, no level

@@ -24,7 +24,7 @@ SUFFIXES = (".npy", ".npz", ".csv", ".pt", *FOREIGN)
 
 
 def read_numbers(
-    path: Path, labels: Labels, field: str, columns: Sequence[str] = ()
+    path: Path, labels: Labels, field: str, columns: Sequence[str] = (), holes: bool = False
 ) -> tuple[Tensor, np.ndarray | None]:
     r"""Reads samples and labels; nothing in the file is executed.
 
@@ -33,6 +33,7 @@ def read_numbers(
         labels: a column of a .csv file, an array of an .npz or .pt file, an .npy file beside `path`, or None.
         field: the name of the samples in an .npz, .pt or .h5 file with several arrays.
         columns: the order of the variables of a sample set that names them.
+        holes: read empty cells of a .csv file as NaN.
 
     Returns:
         Samples `(N, ...)`, and labels `(N,)` as they stand in the file. Samples of float64 become float32, unless that
@@ -49,7 +50,7 @@ def read_numbers(
         if kind in FOREIGN:
             found, y = _foreign(path, labels, field, columns)
         else:
-            found, y = read_table(path, labels) if kind == ".csv" else _arrays(path, labels, field)
+            found, y = read_table(path, labels, holes) if kind == ".csv" else _arrays(path, labels, field)
     except UserError:
         raise
     except Exception as error:

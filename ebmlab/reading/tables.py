@@ -54,12 +54,13 @@ class Head:
         return any(number(name, self.delimiter) is not None for name in self.names)
 
 
-def read_table(path: Path, labels: Labels) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+def read_table(path: Path, labels: Labels, holes: bool = False) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
     r"""Reads the samples `(N, D)`, float64, and the labels `(N,)`, strings or None.
 
     Args:
         path: the file.
         labels: the name or the number of the column that holds the labels, or None.
+        holes: read empty cells and the like as NaN.
 
     Raises:
         UserError: the table is empty, or a cell is no number.
@@ -68,7 +69,7 @@ def read_table(path: Path, labels: Labels) -> tuple[npt.NDArray[Any], npt.NDArra
     try:
         x, names = _plainly(path, head)
     except ValueError:  # decimal commas, True and False, a delimiter at the end of lines, or what is no number
-        x, names = _cell_by_cell(path, head)
+        x, names = _cell_by_cell(path, head, holes)
     if not head.named and _like_names(x) and not launched_rank():
         line = ", ".join(head.cells)
         warnings.warn(
@@ -161,13 +162,15 @@ def _plainly(path: Path, head: Head) -> tuple[npt.NDArray[Any], npt.NDArray[Any]
     return x, np.char.strip(np.loadtxt(path, usecols=head.label, dtype=str, ndmin=1, **options))
 
 
-def _cell_by_cell(path: Path, head: Head) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+def _cell_by_cell(path: Path, head: Head, holes: bool) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
     """As `_plainly`, in Python: slower, for all that `cells.number` reads. Says where the first wrong cell is."""
     x: list[list[float]] = []
     names: list[str] = []
     signs: set[str] = set()  # before decimals
     for row in islice(records(path, head.delimiter), int(head.named), None):
         cells = _check_width(path, row, head)
+        if holes:
+            cells = ["nan" if cell.lower() in MISSING and i != head.label else cell for i, cell in enumerate(cells)]
         for i in head.columns:
             if number(cells[i], head.delimiter) is None:
                 column = head.cells[i] if head.named and not head.mixed else i

@@ -9,6 +9,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from ebmlab.app import model_commands
 from ebmlab.app.checks import check_energy
 from ebmlab.app.cli import main
 from ebmlab.app.closing import closing_lines
@@ -132,3 +133,20 @@ def test_a_run_whose_chains_stood_still_says_so(acceptance: float, said: int) ->
     trainer = pl.Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu")
     trainer.callback_metrics["sampler/acceptance"] = torch.tensor(acceptance)
     assert sum("the chains stand still" in line for line in closing_lines(trainer)) == said
+
+
+def test_empty_cells_are_filled_row_by_row(bits: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert bits.preprocessing is not None
+    model = TrainedModel(learner(), bits.preprocessing, path=tmp_path / "m.ckpt")
+    monkeypatch.setattr(model_commands, "load", lambda path: model)
+    Path("holes.csv").write_text("a,b,c\n1,,1\n,0,NA\n1,1,0\nnan,0,1\n")
+    main(["complete", "holes.csv", "--ckpt_path=m.ckpt", "--num_samples=50", "--num_steps=9", "--output=full.csv"])
+    found = np.loadtxt("full.csv", delimiter=",", skiprows=1).reshape(4, 50, 3)
+    given = np.array([[1, np.nan, 1], [np.nan, 0, np.nan], [1, 1, 0], [np.nan, 0, 1]])[:, None]
+    assert ((found == given) | np.isnan(given)).all() and set(found.ravel()) == {0, 1}
+    assert {0, 1} == set(found[0, :, 1]) == set(found[3, :, 0])
+    with pytest.raises(SystemExit):
+        main(["score", "holes.csv", "--ckpt_path=m.ckpt"])
+    with pytest.raises(SystemExit):
+        main(["complete", "bits.csv", "--ckpt_path=m.ckpt"])
