@@ -145,6 +145,7 @@ def test_runs_from_before_the_move(run: Callable[..., None], capsys: pytest.Capt
     assert "data " not in table and "callbacks." not in table
 
 
+@pytest.mark.slow
 def test_short_names_are_found_in_a_fresh_process() -> None:
     """In this one, the data's classes have been imported by other tests."""
     command = [sys.executable, "-m", "ebmlab", "fit", "--data", "Digits", "--print_config"]

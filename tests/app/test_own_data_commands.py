@@ -68,6 +68,7 @@ def folder(run: Callable[..., None]) -> Iterator[Path]:
     sys.modules.pop("ramps", None)
 
 
+@pytest.mark.slow
 def test_own_numbers_from_fit_to_predict(folder: Path, run: Callable[..., None], fails: Callable[..., str]) -> None:
     run("fit", "--config=own.yaml", "--name=a", bare=True)
     assert "optimizer:\n      class_path: torch.optim.SGD" in Path("runs/own/a/config.yaml").read_text()

@@ -170,13 +170,14 @@ VARIANTS = {
 IN_THE_DRIFT, AFTER_IT = (18, False), (11, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "kills"),
     [
         ("plain", [IN_THE_DRIFT]),
-        pytest.param("plain", [(14, True)], marks=pytest.mark.slow),
-        pytest.param("plain", [(10, True)], marks=pytest.mark.slow),
-        *(pytest.param(v, [IN_THE_DRIFT, AFTER_IT], marks=pytest.mark.slow) for v in list(VARIANTS)[1:]),
+        ("plain", [(14, True)]),
+        ("plain", [(10, True)]),
+        *((v, [IN_THE_DRIFT, AFTER_IT]) for v in list(VARIANTS)[1:]),
     ],
 )
 def test_killed_anywhere_it_resumes_to_the_same_end(

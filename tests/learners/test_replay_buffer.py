@@ -80,6 +80,7 @@ def test_reinitialised_chains_are_as_many_as_asked_for() -> None:
     assert abs(float(noise.mean()) - 0.5) < 4 * 0.5 / 12_000**0.5
 
 
+@pytest.mark.slow
 def test_persistent_chains_learn_couplings() -> None:
     """PCD on 9 spins with exact data redraws 3 spins per step, too few for chains that start from noise."""
     torch.manual_seed(0)

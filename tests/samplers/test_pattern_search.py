@@ -96,9 +96,8 @@ def test_a_search_without_enough_steps_says_so() -> None:
     assert not torch.equal(last, x)
 
 
-@pytest.mark.parametrize(
-    "variant", ["shift", pytest.param("max", marks=pytest.mark.slow), pytest.param("trace", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["shift", "max", "trace"])
 def test_the_second_search_finds_that_a_quadratic_needs_no_rejections(variant: Any) -> None:
     """The sparse Gaussian, where a search that begins at the first one's setting stopped at acceptance 0.3."""
     torch.manual_seed(0)
