@@ -80,6 +80,7 @@ def test_own_numbers_from_fit_to_predict(folder: Path, run: Callable[..., None],
     assert samples.shape == (64, 3) and (samples.mean(0) - torch.tensor([5.0, 0, -90])).abs().max() < 2
 
 
+@pytest.mark.slow
 @cases("streamed", [False, True], fast=[1])
 def test_a_dataset_of_a_module_beside_the_config(streamed: bool, folder: Path, run: Callable[..., None]) -> None:
     options = (

@@ -227,6 +227,7 @@ def test_a_damaged_good_checkpoint_is_passed_over(fit: Callable[..., Path]) -> N
     assert [row["to_step"] for row in table(folder / "rollbacks.csv")] == ["4"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_rolled_back_is_said_before_training(fails: Callable[..., str]) -> None:
     rollback = "--callbacks.DivergenceGuard.on_divergence=rollback"
     assert "needs the callback RunState" in fails("fit", rollback, "--callbacks.RunState=false")

@@ -208,6 +208,7 @@ def test_resume_auto_needs_a_name(fails: Callable[..., str], run: Callable[..., 
     assert "resume" in fails("fit", "--resume=yes", "--name=a")
 
 
+@pytest.mark.slow
 def test_a_fast_dev_run_is_never_continued(fails: Callable[..., str], run: Callable[..., None]) -> None:
     run("fit", "--trainer.fast_dev_run=true", "--name=trial")
     assert not list(Path("runs").rglob("*.ckpt"))

@@ -117,6 +117,7 @@ def test_failing_runs_do_not_end_a_study_and_the_same_command_goes_on(
         assert picture.size[0] > 1000
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_trials_all_fail_has_failed(
     study: Callable[..., list[dict[str, str]]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def test_all_chains_take_all_steps_and_every_round_deals_them_anew() -> None:
     assert torch.equal(last, x + 100) and len(seen) == 7 * 100
 
 
+@pytest.mark.slow
 def test_frozen_chains_get_other_steps() -> None:
     """Rejections mean that the steps are too large; without them, that no change was proposed."""
     walker, over = run(lambda s, a: float(s < 0.02), step_size=50.0, acceptance=0.01)
