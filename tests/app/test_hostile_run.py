@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("attack", REFUSED)
-@pytest.mark.parametrize("command", ["predict", "test"])
+@cases("command", ["predict", "test"], fast=[0])
 def test_what_is_no_plain_setting_of_the_model_is_refused(
     command: str, attack: str, hostile: Callable[..., None], fails: Callable[..., str]
 ) -> None:
