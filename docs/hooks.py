@@ -35,6 +35,21 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> None:
     page.meta.setdefault("search", {"boost": BOOST.get(shelf, 1.0)})
 
 
+def on_post_build(config: Any) -> None:
+    """Mends the search, which else finds nothing for words such as "column" and "spin"."""
+    for worker in Path(config["site_dir"]).glob("assets/javascripts/workers/search.*.min.js"):
+        worker.write_text(told_apart(worker.read_text()))
+
+
+def told_apart(worker: str) -> str:
+    """The program of the search, with states of lunr's automaton that it cannot take for each other.
+
+    A state's name is the letters and the numbers of the states that they lead to, so that "1" to 23 and "12" to 3 were
+    the same. The index then had words that no page holds, and a query with the beginning of one ended in an error.
+    """
+    return re.sub(r"(\w+)=\1\+(\w+)\+(\w+)\.id\}", r'\1=\1+\2+\3.id+","}', worker)
+
+
 def on_page_content(html: str, **_: Any) -> str:
     """Replaces the formulas of pages and docstrings by MathML."""
     return FORMULA.sub(_mathml, html)

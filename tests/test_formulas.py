@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("griffe")
 pytest.importorskip("latex2mathml")
 from docs.docstrings import FORMULAS, typeset
-from docs.hooks import on_page_content
+from docs.hooks import on_page_content, told_apart
 from docs.notebooks import FENCE
 
 ROOT = Path(__file__).parents[1]
@@ -57,3 +57,9 @@ def test_mathml_is_made_and_a_wrong_command_found() -> None:
     assert formulas("a $b$ `$c$`\n\n$$\nd\n$$\n\n```\n$e$\n```\n") == ["b", "\nd\n"]
     shown = on_page_content('<div class="arithmatex">\\[\na &lt; b\n\\]</div>')
     assert 'display="block"' in shown and "&lt;" in shown.replace("&#x0003C;", "&lt;")
+
+
+def test_the_search_tells_states_apart() -> None:
+    code = "for(var i=0;i<n;i++){var s=r[i],o=this.edges[s];e=e+s+o.id}return e}"
+    assert told_apart(code) == code.replace("o.id}", 'o.id+","}')
+    assert told_apart(told_apart(code)) == told_apart(code)

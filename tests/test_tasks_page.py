@@ -31,6 +31,9 @@ def test_there_are_25_tasks_with_a_command_or_a_page() -> None:
 def test_a_training_parses(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "votes.csv").write_text("0,1\n1,0\n" * 10)
+    (tmp_path / "spins.csv").write_text("-1,1\n1,-1\n" * 10)
+    for name, text in re.findall(r"^```yaml\n# ([\w.]+)[^\n]*\n(.*?)^```", PAGE, re.M | re.S):
+        (tmp_path / name).write_text(text)
     (tmp_path / "points.csv").write_text("0.5,1\n1,0.25\n" * 10)
     (tmp_path / "a.faa").write_text("".join(f">{i}\n{'ACDE'[i % 4]}CDEF\n" for i in range(20)))
     (tmp_path / "pictures").mkdir()

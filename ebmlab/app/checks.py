@@ -8,6 +8,7 @@ import torch
 from jsonargparse import Namespace
 from pytorch_lightning import callbacks
 
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 
 REFUSED = {
@@ -64,6 +65,8 @@ def why_idle(trainer: Any, checkpoint: dict[str, Any]) -> str:
 
 def check_energy(energy: torch.nn.Module) -> None:
     """Raises `UserError` unless an energy gives one number for each state."""
+    if type(energy).forward is Energy.forward:
+        raise UserError(f"{type(energy).__name__} has no forward: write forward(self, x), one energy for each state")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
             energy(energy.domain.random(3))  # type: ignore[union-attr, operator]

@@ -9,6 +9,8 @@ import pytorch_lightning as pl
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 
+STILL = 1e-3  # an acceptance below it is that of chains that do not move
+
 
 def closing_lines(trainer: pl.Trainer) -> list[str]:
     """A line for each callback that has a `headline`, and the picture that goes with it: its own, or of samples."""
@@ -22,6 +24,8 @@ def closing_lines(trainer: pl.Trainer) -> list[str]:
             lines.append(f"  score      {callback.headline}")
             picture = callback.picture or drawn
             lines += [] if picture is None else [f"  picture    {picture}"]
+    if float(trainer.callback_metrics.get("sampler/acceptance", 1.0)) < STILL:
+        lines.append("  acceptance 0: the chains stand still, so that nothing was learnt; take a smaller step_size")
     return list(dict.fromkeys(lines))
 
 

@@ -51,7 +51,10 @@ def parser_message(message: str) -> str:
                 wanted.group(1), wanted.group(1).rpartition(".")[2]
             )
             data = f"; a Dataset of torch goes into one by --data datamodules.FromDataset --data.train {path}"
-            return f"{option}: {path} is no {kind}" + data * (kind == "LightningDataModule" and _may_be_data(path))
+            base = f": derive it from {wanted.group(1)}" * (kind == "Energy")
+            return f"{option}: {path} is no {kind}{base}" + data * (
+                kind == "LightningDataModule" and _may_be_data(path)
+            )
         from ebmlab.app.known_classes import close_class  # imports torch
 
         if close := close_class(path):
@@ -60,19 +63,33 @@ def parser_message(message: str) -> str:
             where = "a module of your own must be in the folder where the command is given"
             return f"{option}: there is no {path} ({missing.group()}); {where}"
     if found := re.search(r"(\w+): Expected a path but (\S+) either .* Expected a dot import path string", text):
-        from ebmlab.app.known_classes import MODULES, known  # imports torch
+        from ebmlab.app.known_classes import MODULES, close_class, known  # imports torch
 
         if other := known(*MODULES).get(found.group(2)):
             return f"{found.group(1)}: {found.group(2)} is {other}, which cannot be the {found.group(1)}"
+        if "Expected a float" in text or "Expected a int" in text:
+            return f"{found.group(1)} is {found.group(2)!r}, but must be a number"
+        if close := close_class(found.group(2)):
+            names = "(`python -m ebmlab list` shows all)"
+            return f"{found.group(1)}: there is no {found.group(2)}; did you mean {close}? {names}"
         return f"{found.group(1)} must be a class path, or class_path with init_args, not {found.group(2)}"
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
         given = f", not {found.group(3)}" if found.group(3) else ""
         return f"{found.group(1)}{found.group(2)} must be a class path, or class_path with init_args{given}"
+    if found := re.match(r"[Uu]nrecognized arguments: ([^-\s]\S*)", text):
+        return f"{found.group(1)} belongs to no option: a config goes by --config, a run or a checkpoint by --ckpt_path"
     if found := re.match(r"[Uu]nrecognized arguments: (--[\w.+-]+)", text):
         from ebmlab.app.known_classes import meant  # imports torch
 
         close = meant(found.group(1))
         return f"there is no option {found.group(1)}" + (f"; did you mean {close}?" if close else "")
+    if found := re.search(r"current_epoch=(\d+), but you have set Trainer\(max_epochs=(\d+)\)", text):
+        return (
+            f"the checkpoint has trained {found.group(1)} epochs, but trainer.max_epochs is {found.group(2)}: give a "
+            "larger number, or start a new run"
+        )
+    if found := re.search(r"([\w.]+): Expected one of (.+?)\.? (?:Got|Given) value: (\S+)", text):
+        return f"{found.group(1)} is {found.group(3)!r}, but must be one of {found.group(2)}"
     text = re.sub(r"Type typing\.\S.*? expects a function or a callable class: ", "", text)
     text = re.sub(r"\.? Got value: Namespace\(.*", "", re.sub(r'Parser key "([\w.]+)":', r"\1:", text))
     text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
@@ -99,7 +116,7 @@ def _in_words(text: str) -> str:
     if not place:
         return text
     if found := re.fullmatch(r"Option '([\w.]+)' is not accepted", text):
-        return f"{place}: {name or 'this'} has no option {found[1]}{_suggestion(place, found[1], owner) * bool(owner)}"
+        return f"{f'{place}: {name}' if name else place} has no option {found[1]}{_suggestion(place, found[1], owner)}"
     if found := re.fullmatch(r"the following arguments are required: (.*)", text):
         return f"{place}: {name + ' needs' if owner else 'there must be'} {found[1]}{_home(owner)}"
     if found := re.fullmatch(r"Expected an? (\w+)\. Got value: (.*)", text):
@@ -114,6 +131,8 @@ def _suggestion(place: str, option: str, owner: str) -> str:
 
     if meant := deeper(place, option):
         return f"; did you mean {meant}?"
+    if not owner:
+        return ""
     try:
         target: Any = trusted(owner)
         accepted = [p for p in inspect.signature(target).parameters if p not in ("self", "args", "kwargs")]

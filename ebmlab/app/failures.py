@@ -91,7 +91,7 @@ def describe(error: BaseException) -> str:
         return f"a number is too large ({one_line(error)}): whole numbers must be below 2**63"
     if isinstance(error, ImportError):
         return parser_message(str(error))
-    if isinstance(error, ValueError) or _is(error, "OmegaConfBaseException"):
+    if isinstance(error, ValueError) or _is(error, "OmegaConfBaseException") or _is(error, "ArgumentError"):
         return parser_message(str(error)) or type(error).__name__
     return f"{_last_line(error)}: {type(error).__name__}: {parser_message(str(error))} (--debug shows the traceback)"
 

@@ -83,10 +83,10 @@ The config is that of the checkpoint's run, unless --config names another.
   --condition FILE|N=V,...  what is known of every sample: one sample with NaN elsewhere, or numbers and values
   --num_samples N           number of samples (64)
   --num_steps N             steps of each chain; by default as in training
-  --denoise true|false      write E[v | h] of the last state in place of the state; by default if there are hidden units
+  --denoise true|false      write E[v | h] of the last state in place of the state; by default for images
   --seed N                  seed of the random numbers (0)
   --batch_size N            chains that run at the same time (1000)
-  --output FOLDER           folder for the files; by default samples/ in the run's folder
+  --output FILE|FOLDER      .npy, .pt or .csv of rows, or a folder; by default samples/ in the run's folder
 {common}
 
 `python -m ebmlab predict --help all` shows every option."""

@@ -18,7 +18,12 @@ from ebmlab.app.words import options
 from ebmlab.errors import UserError
 
 MODULES = (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler")
-_ELSEWHERE = {"learning_rate": "lr", "gpus": "devices", "epochs": "max_epochs"}  # names in other programs, and ours
+_ELSEWHERE = {
+    "learning_rate": "lr",
+    "gpus": "devices",
+    "epochs": "max_epochs",
+    "seed": "seed_everything",
+}  # names in other programs, and ours
 _SHARED = ("config", "name", "ckpt_path", "resume", "wandb", "wandb_project", "tensorboard", "seed_everything")
 _PLACES = {
     "model": "ebmlab.learners",
@@ -63,9 +68,10 @@ def class_help(given: Sequence[str]) -> str | None:
 def close_class(path: str) -> str | None:
     """The known class whose name is closest to that of a class that does not exist."""
     module, _, name = path.rpartition(".")
-    paths = known(*([module] if module in MODULES else FAMILIES))
-    close = difflib.get_close_matches(name, paths, 1, 0.7)
-    return short_name(paths[close[0]]) if close and close[0] != name else None
+    paths = known(*([module] if module in MODULES else (*MODULES[len(FAMILIES) :], *FAMILIES)))
+    by_lower = {each.lower(): each for each in paths}
+    close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.7)
+    return short_name(paths[by_lower[close[0]]]) if close and by_lower[close[0]] != name else None
 
 
 def meant(option: str) -> str | None:
@@ -84,7 +90,7 @@ def meant(option: str) -> str | None:
 def deeper(place: str, option: str) -> str | None:
     """The full name of an option of a part of what is at a place; None if no part has it."""
     name = _ELSEWHERE.get(option, option)
-    parts = (full for full in _nested() if full.startswith(f"{place}.") and full != f"{place}.{name}")
+    parts = (full for full in _nested() if full.startswith(f"{place}.") and full != f"{place}.{option}")
     return next((f"--{full}" for full in parts if full.endswith(f".{name}")), None)
 
 

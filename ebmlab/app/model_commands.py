@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +17,7 @@ from ebmlab.app.law_lines import law_line, mixing
 from ebmlab.app.own_modules import import_for_checkpoints
 from ebmlab.app.own_runs import check_links
 from ebmlab.app.parsers import model_parser
-from ebmlab.app.rows import rows_csv
+from ebmlab.app.rows import rows_csv, write_values
 from ebmlab.app.run_folder import run_of
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.foreign_loaders import PlainData
@@ -28,7 +26,6 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
-from ebmlab.io.files import save
 from ebmlab.io.outputs import keep_apart, together
 from ebmlab.reading.number_files import read_numpy
 from ebmlab.samplers import Sampler
@@ -125,7 +122,7 @@ def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tenso
 def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     parts = [_accepted(model, name, options)[0] for name in options.files]
     with together(output) as (path,):
-        _write(torch.cat([model.features(x) for x in parts]), path, output.suffix)
+        write_values(torch.cat([model.features(x) for x in parts]), path, output.suffix)
     return [output]
 
 
@@ -151,7 +148,7 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
         if output.suffix == ".csv":
             paths[0].write_bytes(rows_csv(torch.cat(found).flatten(0, 1), model.preprocessing))
         else:
-            _write(torch.cat(found), paths[0], output.suffix)
+            write_values(torch.cat(found), paths[0], output.suffix)
         for path in paths[1:]:
             path.write_bytes(png or b"")
     return files
@@ -241,15 +238,3 @@ def _columns(truth: Table, parts: list[Tensor], found: Tensor) -> bytes:
     from ebmlab.drawing.table import draw_table
 
     return figure_png(draw_table(tables))
-
-
-def _write(values: Tensor, path: Path, kind: str) -> None:
-    if kind == ".pt":
-        save(values, path)
-        return
-    content = io.BytesIO()  # NumPy does not say why it could not write to a file
-    if kind == ".csv":
-        np.savetxt(content, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
-    else:
-        np.save(content, values.numpy())
-    path.write_bytes(content.getbuffer())

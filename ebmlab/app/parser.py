@@ -6,6 +6,7 @@ import functools
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
@@ -18,6 +19,7 @@ from ebmlab.app.config_files import ConfigFile, inline
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.named_callbacks import take_flags
 from ebmlab.app.trust import as_config
+from ebmlab.app.words import options
 from ebmlab.errors import UserError
 
 MODE = "omegaconf+"
@@ -42,6 +44,9 @@ class Parser(LightningArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any) -> Namespace:  # type: ignore[override]
         """As in the base class; flags for callbacks by name become one more config, after all others."""
+        for option, value in options(sys.argv[1:] if args is None else args):
+            if option == "--data":
+                _check_class(value)
         others, changes = take_flags([full_names(absolute_names(a)) for a in (sys.argv[1:] if args is None else args)])
         others += ["--config", inline({"callbacks": changes})] if changes else []
         return super().parse_args(others, *rest, **kwargs)
@@ -70,6 +75,17 @@ class Parser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if re.search(r"required: \S*(data|model)\b", message):
             message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
+            message += ", or a run: --ckpt_path runs/CONFIG/NAME" * (sys.argv[1:2] != ["fit"])
         if not self.exit_on_error:  # the parser tries out one of several types
             super().error(message, ex)
         raise UserError(parser_message(message)) from ex
+
+
+def _check_class(value: str) -> None:
+    """Raises `UserError` for a file or folder of data where their class belongs; the parser would print its content."""
+    from ebmlab.app.known_classes import known
+
+    path = Path(value)
+    if path.exists() and path.suffix not in (".yaml", ".yml") and value not in known("ebmlab.datamodules"):
+        kind = "ImageFolder --data.root" if path.is_dir() else "Arrays --data.path"
+        raise UserError(f"--data is {value}, but must be a class: write --data {kind} {value}")

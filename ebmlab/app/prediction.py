@@ -12,13 +12,12 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from ebmlab.app.condition import read_condition
-from ebmlab.app.rows import rows_csv
+from ebmlab.app.rows import rows_csv, write_values
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Data, Table
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
-from ebmlab.io.files import save
 from ebmlab.io.outputs import keep_apart, together
 from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
@@ -38,8 +37,8 @@ def save_samples(
 ) -> list[Path]:
     """Draws samples by new chains that start from noise, and writes them to `samples.pt` and `samples.png`.
 
-    The picture is written only if the data can be drawn, such as images, points in the plane and graphs. Rows of mixed
-    tables are also written to `samples.csv`.
+    The picture is written only if the data can be drawn, such as images, points in the plane and graphs. Rows of tables
+    whose columns have names are also written to `samples.csv`.
 
     Args:
         learner: the trained learner.
@@ -47,10 +46,12 @@ def save_samples(
         folder: the run folder.
         num_samples: number of samples.
         num_steps: steps of each chain. Default: as in training.
-        denoise: write E[v | h] of the last state in place of the state itself. Default: true if there are hidden units.
+        denoise: write E[v | h] of the last state in place of the state itself. Default: true for images if there are
+            hidden units.
         seed: seed of the random numbers.
         batch_size: number of chains that run at the same time.
-        output: folder for the files. Default: `samples/` in the run folder.
+        output: a .npy, .pt or .csv file (the picture gets the same name), or a folder for the files. Default:
+            `samples/` in the run folder.
         condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...`, or a .npy, .csv or .pt
             file with one sample, NaN where it is not known. Coordinates are numbered from 0 in the flattened sample, or
             are names of columns. Chains of the conditional law draw the rest.
@@ -62,10 +63,16 @@ def save_samples(
     if num_samples < 1 or batch_size < 1:
         raise UserError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}")
     target = Path(output) if output else folder / "samples"
-    if target.exists() and not target.is_dir():
-        raise UserError(f"output is {target}, which is a file: name a folder")
+    is_file = target.suffix in (".npy", ".pt", ".csv") and not target.is_dir()
+    if target.exists() and not (target.is_dir() or is_file):
+        raise UserError(f"output is {target}, which is a file: name a folder, or a .npy, .pt or .csv file")
+    if target.suffix == ".csv" and is_file and len(learner.energy.domain.shape) > 1:
+        raise UserError(f"output is {target}, but these samples are no rows of a table: name a .npy")
     files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv")]
+    files = [target, target.with_suffix(".png")] if is_file else files
     keep_apart(files, [] if condition is None or "=" in condition else [condition])
+    if denoise is None and (known := datamodule.preprocessing) is not None and len(known.shape) == 1:
+        denoise = False  # a mean is a sharp picture, but no row of bits
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
     if condition is not None:
         if denoise:
@@ -76,10 +83,15 @@ def save_samples(
     starts = tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch", disable=None)
     states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
     png = picture(shown := datamodule.show(states))
-    rows = rows_csv(shown.values, form) if isinstance(shown, Table) and (form := datamodule.preprocessing) else None
-    contents = {path: content for path, content in zip(files[1:], (png, rows), strict=True) if content is not None}
+    raw, form = datamodule.to_raw(states), datamodule.preprocessing
+    table = shown.values if isinstance(shown, Table) else raw
+    rows = rows_csv(table, form) if form and table.dim() == 2 and (form.columns or isinstance(shown, Table)) else None
+    contents = {path: content for path, content in zip(files[1:], (png, rows), strict=False) if content is not None}
     with together(files[0], *contents) as (first, *others):
-        save(datamodule.to_raw(states), first)
+        if is_file and rows is not None and target.suffix == ".csv":
+            first.write_bytes(rows)
+        else:
+            write_values(raw, first, files[0].suffix)
         for path, content in zip(others, contents.values(), strict=True):
             path.write_bytes(content)
     return [files[0], *contents]

@@ -1,14 +1,18 @@
-"""Rows of a table as a .csv file, which `Arrays`, `score` and `compare` read."""
+"""Samples as files of numbers, and rows of a table as a .csv file, which `Arrays`, `score` and `compare` read."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from ebmlab.data.preprocessing import Preprocessing
+from ebmlab.io.files import save
 
 
 def rows_csv(rows: Tensor, form: Preprocessing) -> bytes:
@@ -24,6 +28,19 @@ def rows_csv(rows: Tensor, form: Preprocessing) -> bytes:
         writer.writerow(form.columns)
     writer.writerows(_cells(rows, classes, digits))
     return text.getvalue().encode()
+
+
+def write_values(values: Tensor, path: Path, kind: str) -> None:
+    """Writes numbers to a .pt, .npy or .csv file, as `kind` says."""
+    if kind == ".pt":
+        save(values, path)
+        return
+    content = io.BytesIO()  # NumPy does not say why it could not write to a file
+    if kind == ".csv":
+        np.savetxt(content, values.numpy(), "%.17g" if values.dtype == torch.float64 else "%.9g", ",")
+    else:
+        np.save(content, values.numpy())
+    path.write_bytes(content.getbuffer())
 
 
 def _cells(rows: Tensor, classes: tuple[int, ...], digits: int) -> Iterator[list[str]]:

@@ -43,7 +43,8 @@ def read_samples(name: str, preprocessing: Preprocessing, labels: str | None, fi
         x, _ = read_numbers(path, labels, field, preprocessing.columns)
         if kind == ".csv":
             check_columns(read_head(path, labels).names, preprocessing.columns, str(path))
-        if kind == ".csv" and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:
+        bits = len(preprocessing.shape) == 1 and preprocessing.float_scale == 1  # in a table a 2 is a mistake, no level
+        if kind == ".csv" and not bits and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:
             x = x.long()  # text does not say whether 3 is an integer; levels of pixels are
         return x, [str(path)] * len(x)
     else:

@@ -237,7 +237,8 @@ class Preprocessing:
         if raw.dim() == 0 or not (alike or given == (math.prod(wanted),)):
             shape = ", ".join(map(str, wanted))
             raise UserError(
-                f"raw data have shape {tuple(raw.shape)}; it must be (B, {shape}) or (B, {math.prod(wanted)})"
+                f"raw data have shape {tuple(raw.shape)}; it must be (B, {shape})"
+                + f" or (B, {math.prod(wanted)})" * (len(wanted) > 1)
             )
         return raw.reshape(len(raw), *wanted)
 

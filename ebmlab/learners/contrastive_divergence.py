@@ -136,7 +136,9 @@ class ContrastiveDivergence(Learner):
             )
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
-                f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: use "marginal"'
+                f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: set it to '
+                '"marginal"',
+                option="model.density",
             )
 
     def check_data(self, data: Data, training: bool = True) -> None:

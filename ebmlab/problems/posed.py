@@ -50,7 +50,8 @@ def pose(given: Any, problem: str | None = None) -> Problem:
     if problem is None and found.kind == "gset":
         problem = "max_cut"
     if problem not in OF_GRAPHS:
-        raise UserError(f"{where} is a graph: say which problem, {', '.join(OF_GRAPHS)}", option="problem")
+        wrong = f", not {problem}" if problem else ""
+        raise UserError(f"{where} is a graph: say which problem, {', '.join(OF_GRAPHS)}{wrong}", option="problem")
     assert isinstance(found.energy, Ising)
     entries = found.energy.edges()
     if problem != "max_cut" and len(entries.values) != 2 * found.facts["edges"]:

@@ -21,7 +21,7 @@ GRBM = LEARNER + "energy: Problem with given class_path 'ebmlab.energies.GRBM': 
             GRBM + "Option 'num_hiden' is not accepted",
             "model.energy: GRBM has no option num_hiden; did you mean num_hidden?",
         ),
-        (LEARNER + "optimizer: Option 'lrr' is not accepted", "model.optimizer: this has no option lrr"),
+        (LEARNER + "optimizer: Option 'lrr' is not accepted", "model.optimizer has no option lrr"),
         (GRBM + "num_hidden: Expected a int. Got value: abc", "model.energy.num_hidden is 'abc', but must be a whole"),
         (GRBM + "the following arguments are required: num_coordinates", "model.energy: GRBM needs num_coordinates"),
         (
