@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
-from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
 from ebmlab.learners import Learner
 from ebmlab.lightning.after_checkpoint import Unfinished
@@ -24,7 +23,7 @@ from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_
 from ebmlab.samplers import Tempered
 
 KEY = "run_state"
-BUFFER, HIDDEN = "replay_buffer", "replay_buffer_hidden"
+BUFFER = "replay_buffer"
 OWED, PLACE = "owed_steps", "loader_position"
 Streams = dict[str, Tensor]
 
@@ -53,7 +52,6 @@ class RunState(pl.Callback):
     def __init__(self) -> None:
         self._loaded: Streams | None = None
         self._buffer: Tensor | None = None
-        self._hidden: Tensor | None = None  # units of the buffer's chains
         self._place: dict[str, Any] | None = None  # of the loader, in the checkpoint
         self._before: Tensor | None = None  # the state of training's generator while validation runs
         self._position, self._unfinished, self._scores = LoaderPosition(), Unfinished(), Scores()
@@ -105,9 +103,7 @@ class RunState(pl.Callback):
             buffer.slots = mine.to(pl_module.device)
             if isinstance(pl_module, Learner) and not isinstance(pl_module.sampler, Tempered):
                 buffer.slots = buffer.cold(pl_module.energy.domain)  # the checkpoint may have replicas
-            if self._hidden is not None and buffer.keep_hidden:
-                buffer.hidden = self._hidden[trainer.global_rank * share :][:share].to(pl_module.device)
-        place, self._buffer, self._hidden, self._place = self._place, None, None, None
+        place, self._buffer, self._place = self._place, None, None
         self._scores.publish(trainer)
         if loaded is None or not trainer.fit_loop.is_resuming:
             self._position.begin(trainer)
@@ -176,20 +172,18 @@ class RunState(pl.Callback):
             gathered = {name: [_gather(trainer, each.to(device)) for each in place[name]] for name in ("start", "now")}
             checkpoint[PLACE] = place | gathered
         buffer = buffer_of(pl_module)
-        for name, slots in () if buffer is None else ((BUFFER, buffer.slots), (HIDDEN, buffer.hidden)):
-            if slots is not None:
-                checkpoint[name] = trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu()
+        slots = None if buffer is None else buffer.slots
+        if slots is not None:
+            checkpoint[BUFFER] = trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu()
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
-        self._hidden, self._place = checkpoint.get(HIDDEN), checkpoint.get(PLACE)
+        self._place = checkpoint.get(PLACE)
         self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
             _check_buffer(self._buffer, pl_module.energy.domain)
-            if self._hidden is not None:
-                _check_hidden(self._hidden, len(self._buffer), pl_module.energy)
         if self._loaded is None:
             rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
 
@@ -210,19 +204,6 @@ def _check_buffer(slots: Tensor, domain: Domain) -> None:
         states = states.flatten(0, 1)
     try:
         domain.validate(states)
-    except UserError as error:
-        raise UserError(f"the checkpoint's replay buffer is damaged: {error}; take an earlier checkpoint") from error
-
-
-def _check_hidden(hidden: Any, chains: int, energy: Energy) -> None:
-    """Raises `UserError` unless a checkpoint has hidden units of each chain of its buffer."""
-    if not isinstance(energy, Bipartite):
-        return  # `ReplayBuffer` refuses to keep any
-    there, wanted = tuple(getattr(hidden, "shape", ())), (chains, energy.num_hidden)
-    try:
-        if there != wanted:
-            raise UserError(f"hidden units have the shape {there}, not {wanted}")
-        energy.units.domain(energy.num_hidden).validate(hidden.float())
     except UserError as error:
         raise UserError(f"the checkpoint's replay buffer is damaged: {error}; take an earlier checkpoint") from error
 

@@ -37,7 +37,8 @@ class Colour32(TensorDataModule):
     source: str
     """Where they are published."""
 
-    def __init__(self, batch_size: int, seed: int, root: str | None, num_val: int) -> None:
+    def __init__(self, batch_size: int = 128, seed: int = 0, *, root: str | None = None, num_val: int = 5000) -> None:
+        self.save_hyperparameters(logger=False)
         super().__init__((3, 32, 32), batch_size, seed=seed)
         self.root = data_root(root)
         self.num_val = num_val
@@ -97,10 +98,6 @@ class CIFAR10(Colour32):
     folder = "cifar-10-batches-py"
     source = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 
-    def __init__(self, batch_size: int = 128, seed: int = 0, *, root: str | None = None, num_val: int = 5000) -> None:
-        self.save_hyperparameters(logger=False)
-        super().__init__(batch_size, seed, root, num_val)
-
     def read(self, train: bool) -> tuple[np.ndarray, np.ndarray]:
         paths = [self.path(f"data_batch_{i}") for i in range(1, 6)] if train else [self.path("test_batch")]
         parts: list[Any] = [restricted_pickle.load(path, arrays=True) for path in paths]
@@ -131,10 +128,6 @@ class SVHN(Colour32):
     name = "svhn"
     folder = "SVHN"
     source = "http://ufldl.stanford.edu/housenumbers"
-
-    def __init__(self, batch_size: int = 128, seed: int = 0, *, root: str | None = None, num_val: int = 5000) -> None:
-        self.save_hyperparameters(logger=False)
-        super().__init__(batch_size, seed, root, num_val)
 
     def read(self, train: bool) -> tuple[np.ndarray, np.ndarray]:
         path = self.path(f"{'train' if train else 'test'}_32x32.mat")

@@ -1,12 +1,15 @@
 import os
 from typing import Any
 
+# small tensors: several threads only wait for each other; for numpy and processes of their own, before they load
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
 import pytest
 import torch
 
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # Lightning 2.6 calls jsonargparse by older names
 os.environ["WANDB_SILENT"] = "true"
-torch.set_num_threads(1)  # small tensors: several threads only wait for each other
+torch.set_num_threads(1)
 
 
 @pytest.fixture

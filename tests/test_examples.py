@@ -28,6 +28,11 @@ DEAR = {  # half a second to two each
     *("ebmlab.samplers.tuners.any_scale_search", "ebmlab.samplers.tuners.pattern_search"),
     *("ebmlab.samplers.tuners.swap_stages", "ebmlab.samplers.tuners.warm_up", "ebmlab.testing.exact_starts"),
     *("ebmlab.callbacks.trajectory_likelihood", "ebmlab.callbacks.density2d", "ebmlab.trained.model"),
+    *("ebmlab.callbacks.low_rank_start", "ebmlab.callbacks.sample_distances", "ebmlab.callbacks.sample_grid"),
+    *("ebmlab.callbacks.parameter_images", "ebmlab.callbacks.chain_schedules", "ebmlab.callbacks.energy_histograms"),
+    *("ebmlab.evaluation.metrics", "ebmlab.evaluation.classifier_two_sample", "ebmlab.evaluation.exchange"),
+    *("ebmlab.evaluation.replica_exchange", "ebmlab.evaluation.bracket", "ebmlab.samplers.nuts", "ebmlab.sklearn"),
+    *("ebmlab.samplers.tuners.preconditioner", "ebmlab.samplers.tuners.dual_averaging", "ebmlab.problems.minimise"),
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

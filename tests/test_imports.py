@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,15 @@ def layer(module: str) -> str | None:
     raise LookupError(f"{module} is in no layer: name it in LAYERS, or move it")
 
 
+@cache
+def syntax(path: Path) -> list[ast.AST]:
+    """All nodes of a file's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Dotted names that a file imports anywhere in it, `from package import module` included."""
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for node in syntax(ROOT / path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -106,15 +113,13 @@ def violations(path: Path) -> list[str]:
     return [f"{path} ({mine}) imports {name} ({layer(name)})" for name in imports(path) if layer(name) not in allowed]
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_imports_run_one_way(path: Path) -> None:
-    assert violations(path) == []
+def test_imports_run_one_way() -> None:
+    assert [wrong for path in FILES for wrong in violations(path)] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_files_are_short_and_none_is_called_utils(path: Path) -> None:
-    assert path.name != "utils.py"
-    assert len((ROOT / path).read_text().splitlines()) <= 300
+def test_files_are_short_and_none_is_called_utils() -> None:
+    lengths = {path: len((ROOT / path).read_text().splitlines()) for path in FILES}
+    assert {path: length for path, length in lengths.items() if length > 300 or path.name == "utils.py"} == {}
 
 
 def test_no_kernel_imports_the_engine() -> None:
@@ -125,16 +130,15 @@ def test_no_kernel_imports_the_engine() -> None:
 
 def flags(path: Path) -> list[str]:
     """Texts of a module that name an option as the command line has it, docstrings included."""
-    nodes = ast.walk(ast.parse((ROOT / path).read_text()))
+    nodes = syntax(ROOT / path)
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return [text for text in texts if re.search(r"(?<![\w-])--[a-z]", text)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_only_the_command_line_speaks_of_flags(path: Path) -> None:
+def test_only_the_command_line_speaks_of_flags() -> None:
     """Elsewhere texts speak of settings. A study may say how to train what it samples: `sample` alone runs it."""
-    if layer(module_name(path)) not in ("app", "studies", None):
-        assert flags(path) == []
+    others = [path for path in FILES if layer(module_name(path)) not in ("app", "studies", None)]
+    assert [(path, flag) for path in others for flag in flags(path)] == []
 
 
 def test_every_module_named_in_a_layer_exists() -> None:
@@ -180,6 +184,7 @@ def test_wrong_imports_are_found_in_every_layer_and_form(tmp_path: Path, monkeyp
         path = tmp_path / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(line + "\n")
+        syntax.cache_clear()
         assert bool(violations(Path(file))) == wrong, (file, line)
 
 

@@ -24,6 +24,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("packages")).parent
 
 
+@pytest.mark.slow
 def test_sdist_and_wheel_hold_all_configs_and_modules(packages: Path) -> None:
     modules = {file.as_posix() for file in module_files()}
     sources = {name.removeprefix("ebmlab/") if name.split("/")[1] in LINKED else name for name in modules}

@@ -75,7 +75,7 @@ def p_value(x):
 EXACT = [
     Alternate(bits=DMALA(0.6), place=MALA(0.4)),
     Alternate(place=HMC(0.7, num_leapfrog=2), bits=Gibbs()),
-    Alternate(place=NUTS(0.6, max_depth=3), bits=DiscreteHAMS(0.5)),
+    pytest.param(Alternate(place=NUTS(0.6, max_depth=3), bits=DiscreteHAMS(0.5)), marks=pytest.mark.slow),
 ]
 
 

@@ -105,6 +105,7 @@ def test_base_laws_by_parts_are_normalised_and_drawn():
     assert not isinstance(data_law(DOMAIN, x).named()["numbers"], StandardNormal)
 
 
+@pytest.mark.slow
 def test_annealing_gives_log_z():
     energy = Kinds()
     true, _ = exact(energy)

@@ -64,6 +64,7 @@ def test_likelihoods_of_bits_sum_to_one_and_improve() -> None:
     assert (drawn[:, 0] == drawn[:, 1]).mean() > 0.9 and abs(drawn.mean(0) - bits().mean(0)).max() < 0.1
 
 
+@pytest.mark.slow
 def test_likelihoods_by_ais_are_those_by_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
     model = EBM("RBM", num_hidden=5, num_epochs=5, random_state=0).fit(bits())
     exact = model.score_samples(bits())

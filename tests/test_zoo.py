@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from helpers_tier import cases
 
 import ebmlab
 from benchmarks.zoo import RECIPES
@@ -137,7 +138,7 @@ def test_a_forged_log_z_is_refused(cache: Path) -> None:
         ebmlab.load("zoo/mine")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@cases("name", {name: name for name in NAMES}, fast=["rbm-digits"])
 def test_exported_energies_are_equal(name: str) -> None:
     energy = ebmlab.load(f"zoo/{name}").learner.energy
     x = energy.domain.random(7)

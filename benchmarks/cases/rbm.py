@@ -77,8 +77,8 @@ def training_floor(batch: int, steps: int, times: int) -> Contestant:
     return floor(products, uniforms=steps * batch * (VISIBLE + HIDDEN), times=times)
 
 
-def pcd(batch: int, steps: int, keep_hidden: bool = False) -> dict[str, Any]:
-    return {"start": ReplayBuffer(batch, keep_hidden=keep_hidden), "num_steps": steps, "optimizer": SGD}
+def pcd(batch: int, steps: int) -> dict[str, Any]:
+    return {"start": ReplayBuffer(batch), "num_steps": steps, "optimizer": SGD}
 
 
 @race("rbm-pcd", 1, 10)
@@ -95,7 +95,6 @@ def rbm_step(steps: int) -> Race:
         units,
         {
             "ebmlab": lambda: training(rbm(), BlockGibbs(), [x] * units, **pcd(batch, steps)),
-            "ebmlab, kept hidden units": lambda: training(rbm(), BlockGibbs(), [x] * units, **pcd(batch, steps, True)),
             "rbms": lambda: repeated(packages.rbms_training(rbm(), x, steps, RATE)),
             "ebmkit": lambda: repeated(packages.ebmkit_training(rbm(), x, steps, RATE)),
             "floor": lambda: training_floor(batch, steps, units),
@@ -108,8 +107,8 @@ def epoch(where: str) -> Race:
     """600 updates by persistent CD."""
     data = Bits(VISIBLE, IMAGES, BATCH)
 
-    def ours(keep_hidden: bool) -> Contestant:
-        settings = pcd(BATCH, 1, keep_hidden)
+    def ours() -> Contestant:
+        settings = pcd(BATCH, 1)
         if where == "bare":
             return training(rbm(), BlockGibbs(), data.data.float().split(BATCH), **settings)
         return in_trainer(ContrastiveDivergence(rbm(), BlockGibbs(), **settings), data)
@@ -118,8 +117,7 @@ def epoch(where: str) -> Race:
         f"An epoch of 60,000 by PCD-1, RBM 784-500, batch 100, {'bare' if where == 'bare' else 'in the Trainer'}",
         1,
         {
-            "ebmlab": lambda: ours(False),
-            "ebmlab, kept hidden units": lambda: ours(True),
+            "ebmlab": ours,
             "scikit-learn": lambda: Contestant(packages.sklearn_epoch(rbm(), data.data.float(), BATCH, RATE)),
             "floor": lambda: training_floor(BATCH, 1, IMAGES // BATCH),
         },

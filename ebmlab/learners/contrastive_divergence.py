@@ -19,7 +19,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.compiled_chains import check_compilation
 from ebmlab.learners.fitting_data import weighted_mean
-from ebmlab.learners.hidden_of_chains import check_sampler, hidden_of_data, hidden_of_state, leg_of, put_back
+from ebmlab.learners.hidden_of_chains import hidden_of_data, hidden_of_state
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
@@ -134,7 +134,6 @@ class ContrastiveDivergence(Learner):
             raise UserError(
                 f"data_noise is {data_noise}, but {type(energy).__name__} lives on {energy.domain}: set it to 0"
             )
-        check_sampler(self.start, sampler, compiled=compile_chains)
         if density == "joint" and not isinstance(energy, Bipartite):
             raise UserError(
                 f'density "joint" needs a bipartite energy, {type(energy).__name__} has no hidden units: set it to '
@@ -202,7 +201,7 @@ class ContrastiveDivergence(Learner):
             contrast.add(state.x, weight=-1 / len(x))
         else:
             state, total = self._walk(contrast, sampler, x, num_steps, logs)
-        put_back(self.start, state)
+        self.start.put_back(state.kept)
         return total, state.x
 
     def _walk(
@@ -214,9 +213,7 @@ class ContrastiveDivergence(Learner):
             The last state; the mean `Info` if there shall be a report, else None.
         """
         used, total = min(self.num_steps - self.burn_in, num_steps), None
-        leg = leg_of(self.start, x)
-        further = () if leg is None else (leg,)  # samplers of users may take no leg
-        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps, *further)):
+        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
             if report:
                 total = info if total is None else total + info
             if k >= num_steps - used:

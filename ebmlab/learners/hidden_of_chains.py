@@ -1,4 +1,4 @@
-"""Hidden units in contrastive divergence: those of data and of chains, and those that a buffer keeps."""
+"""Hidden units in contrastive divergence: those of data and those of chains."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Bipartite, Energy
-from ebmlab.errors import UserError
-from ebmlab.learners.replay_buffer import ReplayBuffer
-from ebmlab.samplers import BipartiteState, BlockGibbs, Leg, Sampler, State
-from ebmlab.samplers.initial_states import Start
+from ebmlab.samplers import BipartiteState, State
 
 Hidden = tuple[Tensor | None, Tensor | None]
 """Hidden units `(B, H)` and their inputs `(B, H)`; None where they are not known."""
@@ -35,26 +32,3 @@ def hidden_of_state(energy: Energy, state: State, *, density: str) -> Hidden:
     if density == "marginal":
         return units.mean(state.logits), state.logits
     return units.sample(state.logits) if state.hidden is None else state.hidden, state.logits
-
-
-def check_sampler(start: Start, sampler: Sampler, *, compiled: bool) -> None:
-    """Raises `UserError` if chains shall keep hidden units that these steps do not go on from."""
-    if isinstance(start, ReplayBuffer) and start.keep_hidden and (compiled or type(sampler) is not BlockGibbs):
-        other = "compile_chains" if compiled else type(sampler).__name__
-        raise UserError(
-            f"ReplayBuffer keeps hidden units for plain steps of BlockGibbs, not for {other}: set keep_hidden to false"
-        )
-
-
-def leg_of(start: Start, x: Tensor) -> Leg | None:
-    """How chains go on from the states x that `draw` has given: with their hidden units, if these are kept."""
-    hidden = start.drawn_hidden(x.dtype) if isinstance(start, ReplayBuffer) else None
-    return None if hidden is None else Leg(known=BipartiteState(x=x, hidden=hidden))
-
-
-def put_back(start: Start, state: State) -> None:
-    """Hands over the last state of the chains, with its hidden units if they are kept."""
-    if isinstance(start, ReplayBuffer) and start.keep_hidden and isinstance(state, BipartiteState):
-        start.put_back(state.x, state.hidden)
-    else:
-        start.put_back(state.kept)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Finite
-from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bits, uniform_numbers
 from ebmlab.numerics.ranks import rank_and_world
@@ -32,13 +32,9 @@ class ReplayBuffer(Start):
         reinitialize: probability with which a chain starts at a new initial state instead of the state in its slot.
         init: law of the initial states. `noise` is the domain's reference law, `data` are states of the current batch.
             `mean` are independent bits with the data's means, which `callbacks.DataMean` computes.
-        keep_hidden: keep the hidden units of each chain, too, which were drawn before the last change of the
-            parameters. A step of `BlockGibbs` then begins with v ~ p(v | h), as in scikit-learn's BernoulliRBM, and
-            saves one product of matrices: one in six of a training step with `num_steps=1`.
 
     Attributes:
         mean: the data's mean, in the shape of an event; None until it has been set.
-        hidden: the hidden units of this rank's slots, `(size / ranks, H)`; None before use, or if they are not kept.
 
     Example:
         >>> import torch
@@ -52,27 +48,15 @@ class ReplayBuffer(Start):
     """
 
     def __init__(
-        self,
-        size: int = 10_000,
-        reinitialize: float = 0.0,
-        *,
-        init: Literal["noise", "data", "mean"] = "noise",
-        keep_hidden: bool = False,
+        self, size: int = 10_000, reinitialize: float = 0.0, *, init: Literal["noise", "data", "mean"] = "noise"
     ):
         require_count("ReplayBuffer", size=size)
         require_inside("ReplayBuffer", "[0, 1]", reinitialize=reinitialize)
         require_choice("ReplayBuffer", ("noise", "data", "mean"), init=init)
-        if keep_hidden and reinitialize:
-            raise UserError(
-                f"ReplayBuffer: a chain that starts anew (reinitialize is {reinitialize}) has no hidden units to keep: "
-                "set reinitialize to 0, or keep_hidden to false"
-            )
         self.size = size
         self.reinitialize = reinitialize
         self.init = init
-        self.keep_hidden = keep_hidden
         self.mean: Tensor | None = None
-        self.hidden: Tensor | None = None
         self._slots: Tensor | None = None
         self._index: Tensor | slice | None = None
 
@@ -85,7 +69,7 @@ class ReplayBuffer(Start):
     def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
         if data is None:
             raise UserError("ReplayBuffer keeps the chains of training, but there are no data here: use FromNoise")
-        slots = self._filled(data, energy)
+        slots = self._filled(data, energy.domain)
         self._check_size(len(slots), n)
         if n < len(slots):
             self._index = torch.randperm(len(slots), device=data.device)[:n]
@@ -101,18 +85,12 @@ class ReplayBuffer(Start):
             new = new.unsqueeze(1)
         return torch.where(anew.view(-1, *[1] * (old.dim() - 1)), new, old)
 
-    def drawn_hidden(self, dtype: torch.dtype) -> Tensor | None:
-        """The hidden units of the chains that `draw` has started, `(n, H)`; None if they are not kept."""
-        return self.hidden[self._index].to(dtype) if self.keep_hidden and self.hidden is not None else None
-
     @torch.no_grad()
-    def put_back(self, x: Tensor, hidden: Tensor | None = None) -> None:
+    def put_back(self, x: Tensor) -> None:
         assert self._slots is not None and self._index is not None
         if x.dim() > self._slots.dim():
             self._slots = self._slots.unsqueeze(1).expand(-1, *x.shape[1:]).clone()
-        for slots, new in ((self._slots, x), (self.hidden, hidden)):
-            if slots is not None and new is not None:
-                slots[self._index] = new if isinstance(self._index, slice) else new.to(slots.dtype)
+        self._slots[self._index] = x if isinstance(self._index, slice) else x.to(self._slots.dtype)
 
     @property
     def slots(self) -> Tensor | None:
@@ -124,7 +102,7 @@ class ReplayBuffer(Start):
 
     @slots.setter
     def slots(self, states: Tensor | None) -> None:
-        self._slots, self._index, self.hidden = states, None, None
+        self._slots, self._index = states, None
 
     def fill(self, draw: Callable[[int], Tensor], domain: Domain) -> None:
         """Fills this rank's slots with states that `draw(n)` gives, `(n, *event)`."""
@@ -136,16 +114,10 @@ class ReplayBuffer(Start):
         replicas = self._slots is not None and self._slots.dim() > 1 + len(domain.event_shape)
         return self._slots[:, 0] if self._slots is not None and replicas else self._slots
 
-    def _filled(self, x: Tensor, energy: Energy) -> Tensor:
+    def _filled(self, x: Tensor, domain: Domain) -> Tensor:
         if self._slots is None:
-            self._slots = self._fresh(x, energy.domain, self._share()).to(_smallest(energy.domain, x.dtype))
+            self._slots = self._fresh(x, domain, self._share()).to(_smallest(domain, x.dtype))
         self._slots = self._slots.to(x.device)
-        if self.keep_hidden and self.hidden is None:
-            if not isinstance(energy, Bipartite):
-                raise UserError(f"ReplayBuffer: {type(energy).__name__} has no hidden units: set keep_hidden to false")
-            inputs = energy.hidden_given_visible(self._slots.to(x.dtype))
-            kind = _smallest(energy.units.domain(energy.num_hidden), inputs.dtype)
-            self.hidden = energy.units.sample(inputs).to(kind)
         return self._slots
 
     def _fresh(self, x: Tensor, domain: Domain, n: int) -> Tensor:

@@ -39,10 +39,8 @@ class BlockGibbsState(BipartiteState):
 
 
 def start(energy: Energy, x: Tensor, settings: Sequence[Number], known: PerChain | None = None) -> BlockGibbsState:
-    """The inputs of the hidden units, of bits the logits; not where `known` is a state with hidden units of its own."""
+    """The inputs of the hidden units, of bits the logits."""
     energy = cast(Bipartite, energy)
-    if isinstance(known, BipartiteState):
-        return BlockGibbsState(x=x, hidden=known.hidden, units=energy.units)
     logits, known = energy.hidden_logits(x, known)
     return BlockGibbsState(x=x, logits=logits, known=known, units=energy.units)
 

@@ -25,6 +25,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:AIS. do not trust")
 def test_the_first_trusted_likelihood_is_the_first_best(run: Callable[..., None]) -> None:
     """Five chains are never trusted, three hundred at once."""

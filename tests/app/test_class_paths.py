@@ -113,6 +113,7 @@ def test_own_folders_are_not_imported_unless_the_user_names_them(
     assert Path("mine").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:lr_scheduler. the learning rate falls until epoch 1 of 2")
 def test_runs_from_before_the_move(run: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     """Their config and checkpoint name `callbacks.X` and `datamodules.X`: they load, resume, predict, and compare."""
@@ -145,6 +146,7 @@ def test_runs_from_before_the_move(run: Callable[..., None], capsys: pytest.Capt
     assert "data " not in table and "callbacks." not in table
 
 
+@pytest.mark.slow
 def test_short_names_are_found_in_a_fresh_process() -> None:
     """In this one, the data's classes have been imported by other tests."""
     command = [sys.executable, "-m", "ebmlab", "fit", "--data", "Digits", "--print_config"]

@@ -147,6 +147,7 @@ def test_names_of_runs_at_wandb(folder: str, name: str, tmp_path: Path, monkeypa
     assert loggers[1]._name == name  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_evaluations_of_two_checkpoints_stand_side_by_side(run: Run, brief_run: Path) -> None:
     last, early = Path("runs/grbm_digits/a/checkpoints/last.ckpt"), Path("runs/grbm_digits/a/checkpoints/early.ckpt")
     shutil.copy(last, early)

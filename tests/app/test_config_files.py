@@ -224,6 +224,7 @@ def test_a_list_of_callbacks_replaces_the_list(resolve: Resolve) -> None:
     assert names(config) == [*kept, "ModelCheckpoint"] and options(config, "ModelCheckpoint")["filename"] is None
 
 
+@pytest.mark.slow
 def test_the_resolved_config_of_a_run_can_be_run_again(run: Callable[..., None], resolve: Resolve) -> None:
     """It has no base, and flags change its callbacks by name; a run without ModelCheckpoint saves nothing."""
     flags = ["--trainer.max_epochs=1", "--callbacks.FID=false", "--callbacks.SampleGrid=false", "--wandb=disabled"]

@@ -11,6 +11,7 @@ from helpers_data import make_celeba, make_mnist
 from helpers_family import family_texts, write_family, write_structure
 from helpers_pages import FEW_PICTURES
 from helpers_published import allow_small, write_caltech, write_emnist, write_omniglot, write_static_mnist
+from helpers_tier import cases
 
 from ebmlab.app.config_files import read_config
 from ebmlab.evaluation import trajectory
@@ -32,6 +33,11 @@ PICTURES = {
 # At the papers' sizes one step takes minutes on a CPU. Fewer chains and steps run here; all else is as written.
 LARGE = {"grbm_mnist", "grbm_fashion", "grbm_celeba32", "grbm_celeba2k64", "rbm_mnist_cd", "ebm_digits_cd"}
 LARGE |= {c for c in CONFIGS if c.startswith(("ebm_", "rbm_"))}
+ALIKE = {  # to another config in all but the data, or sizes that are small here
+    *("ebm_caltech", "ebm_caltech_acs", "ebm_omniglot", "ebm_omniglot_acs", "ebm_static_mnist", "ebm_static_mnist_acs"),
+    *("rbm_caltech", "rbm_emnist", "rbm_kmnist", "rbm_omniglot", "grbm_fashion", "grbm_celeba32", "grbm_mnist_small"),
+    *("rm_8gaussians", "rm_checkerboard", "rm_circles", "rm_moons", "rm_pinwheel", "rm_swissroll", "grbm_gmm_aniso"),
+}
 HUGE = {"grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}  # drawing initial weights of 10,000 hidden units is slow
 
 
@@ -51,7 +57,7 @@ def make_published(root: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> No
             write(root)
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@cases("config", {config: config for config in CONFIGS}, fast=set(CONFIGS) - ALIKE)
 def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = read_config(FOLDER / f"{config}.yaml")
     text = yaml.safe_dump(settings)

@@ -49,6 +49,7 @@ def test_commands_that_train_nothing_load_no_trainer(tmp_path: Path) -> None:
     assert loaded(code, tmp_path) == set()
 
 
+@pytest.mark.slow
 def test_a_step_of_training_loads_no_metric_that_nobody_asked_for(tmp_path: Path) -> None:
     words = ["fit", "--config", "moons", "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]
     code = f"from ebmlab.app.cli import main; main({words})"
@@ -68,6 +69,7 @@ def test_samples_are_drawn_without_the_compiler_and_a_compiled_module_is_recogni
     assert "torch._dynamo" in loaded(code, tmp_path)
 
 
+@pytest.mark.slow
 def test_torchmetrics_is_whole_for_who_asks(tmp_path: Path) -> None:
     code = (
         "import sys; from ebmlab.lightning import metrics_when_asked; metrics_when_asked.load_metrics_when_asked()\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.server
 import os
 import shutil
@@ -175,7 +176,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("attack", REFUSED)
-@pytest.mark.parametrize("command", ["predict", "test"])
+@cases("command", ["predict", "test"], fast=[0])
 def test_what_is_no_plain_setting_of_the_model_is_refused(
     command: str, attack: str, hostile: Callable[..., None], fails: Callable[..., str]
 ) -> None:
@@ -187,6 +188,7 @@ def test_what_is_no_plain_setting_of_the_model_is_refused(
     assert said in line and "\x1b" not in line and "\x07" not in line
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # torchvision keeps the answer that says no
 @pytest.mark.parametrize("options", [{"download": True, "root": "outside"}, {}])
 def test_data_are_downloaded_only_if_the_user_says_so(
     options: dict[str, Any],
@@ -209,6 +211,7 @@ def test_data_are_downloaded_only_if_the_user_says_so(
     assert "download failed" in fails("test", f"--ckpt_path={CHECKPOINT}", "--data.download=true", bare=True)
     assert Counting.asked > 0, "the server counts"
     Counting.asked = 0
+    gc.collect()
 
 
 def test_names_of_files_grant_no_module(hostile: Callable[..., None], run: Callable[..., None]) -> None:

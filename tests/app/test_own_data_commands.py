@@ -68,6 +68,7 @@ def folder(run: Callable[..., None]) -> Iterator[Path]:
     sys.modules.pop("ramps", None)
 
 
+@pytest.mark.slow
 def test_own_numbers_from_fit_to_predict(folder: Path, run: Callable[..., None], fails: Callable[..., str]) -> None:
     run("fit", "--config=own.yaml", "--name=a", bare=True)
     assert "optimizer:\n      class_path: torch.optim.SGD" in Path("runs/own/a/config.yaml").read_text()
@@ -79,6 +80,7 @@ def test_own_numbers_from_fit_to_predict(folder: Path, run: Callable[..., None],
     assert samples.shape == (64, 3) and (samples.mean(0) - torch.tensor([5.0, 0, -90])).abs().max() < 2
 
 
+@pytest.mark.slow
 @cases("streamed", [False, True], fast=[1])
 def test_a_dataset_of_a_module_beside_the_config(streamed: bool, folder: Path, run: Callable[..., None]) -> None:
     options = (

@@ -111,6 +111,7 @@ def test_a_command_that_runs_is_asked_for_an_answer_once(monkeypatch: pytest.Mon
     assert asked == [["fit", "--config", "gone"]]
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_the_imports_is_a_line(tmp_path: Path) -> None:
     """A module of the name of a package that the command line imports waits to be interrupted."""
     slow = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"

@@ -66,6 +66,7 @@ def test_a_resumed_run_writes_the_texts_of_samplers_before_the_last(study: Calla
     assert sorted(file.name for file in folder.glob("*.txt")) == ["t-ising-A.txt", "t-ising-B.txt"]
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_works_on_is_not_resumed(
     study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -170,13 +170,14 @@ VARIANTS = {
 IN_THE_DRIFT, AFTER_IT = (18, False), (11, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "kills"),
     [
         ("plain", [IN_THE_DRIFT]),
-        pytest.param("plain", [(14, True)], marks=pytest.mark.slow),
-        pytest.param("plain", [(10, True)], marks=pytest.mark.slow),
-        *(pytest.param(v, [IN_THE_DRIFT, AFTER_IT], marks=pytest.mark.slow) for v in list(VARIANTS)[1:]),
+        ("plain", [(14, True)]),
+        ("plain", [(10, True)]),
+        *((v, [IN_THE_DRIFT, AFTER_IT]) for v in list(VARIANTS)[1:]),
     ],
 )
 def test_killed_anywhere_it_resumes_to_the_same_end(
@@ -226,6 +227,7 @@ def test_a_damaged_good_checkpoint_is_passed_over(fit: Callable[..., Path]) -> N
     assert [row["to_step"] for row in table(folder / "rollbacks.csv")] == ["4"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_rolled_back_is_said_before_training(fails: Callable[..., str]) -> None:
     rollback = "--callbacks.DivergenceGuard.on_divergence=rollback"
     assert "needs the callback RunState" in fails("fit", rollback, "--callbacks.RunState=false")

@@ -190,6 +190,7 @@ def test_resume_auto_starts_and_continues_a_run(run: Callable[..., None]) -> Non
     assert "resume" not in Path("runs/grbm_digits/a/config.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_resume_auto_restarts_a_run_that_has_no_checkpoint(run: Callable[..., None]) -> None:
     for remains in ("metrics.csv", "config.yaml", "images/a.png", "checkpoints/.ebmlab-99999999.last.ckpt"):
         path = Path("runs/grbm_digits/a", remains)
@@ -207,6 +208,7 @@ def test_resume_auto_needs_a_name(fails: Callable[..., str], run: Callable[..., 
     assert "resume" in fails("fit", "--resume=yes", "--name=a")
 
 
+@pytest.mark.slow
 def test_a_fast_dev_run_is_never_continued(fails: Callable[..., str], run: Callable[..., None]) -> None:
     run("fit", "--trainer.fast_dev_run=true", "--name=trial")
     assert not list(Path("runs").rglob("*.ckpt"))

@@ -26,6 +26,15 @@ from ebmlab.app.config_files import read_config
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
+ALIKE = {
+    "ising_100x100",
+    "ising_20x20",
+    "ising_ba400",
+    "rbm_random",
+    "compas_bnn_batches",
+    "ising_2x2_bias",
+    "kernels_2025",
+}
 TRAINED = {
     "rbm_random": "rbm_mnist_cd",
     "rbm_mode": "rbm_mnist_cd",
@@ -51,7 +60,7 @@ def short_tuning(config: str, tmp_path: Path) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore:the search for step size and balance ran out")  # so few steps are too few
-@pytest.mark.parametrize("config", STUDIES)
+@cases("config", {study: study for study in STUDIES}, fast=set(STUDIES) - ALIKE)
 def test_config_runs(config: str, study: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_DATA", str(tmp_path / "data"))
     options = []

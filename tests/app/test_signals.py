@@ -63,10 +63,8 @@ def stopped(folder: Path, signum: int, *args: str) -> tuple[int, list[str], floa
     return process.returncode, text.splitlines(), time.monotonic() - begin
 
 
-@pytest.mark.parametrize(
-    ("signum", "code", "name"),
-    [(signal.SIGTERM, 143, "SIGTERM"), pytest.param(signal.SIGINT, 130, "Ctrl-C", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("signum", "code", "name"), [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, "Ctrl-C")])
 def test_while_data_are_made(signum: int, code: int, name: str, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_DATA)
     (tmp_path / "slow.yaml").write_text("data: {class_path: slow.Slow}")

@@ -101,6 +101,7 @@ def test_ctrl_c_keeps_the_best(edges: set[tuple[int, int]], capsys: Any) -> None
     assert there["stopped"] == "signal" and there["value"] == sum(sides[i] != sides[j] for i, j in edges)
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_to_the_same_solution(edges: set[tuple[int, int]], capsys: Any) -> None:
     """After nine looks, with and without a stop after three; seconds do not matter, as there are plenty."""
     planted = frustrated_loops(40, 400, seed=3)

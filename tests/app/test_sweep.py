@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers_tier import cases
 from PIL import Image
 
 from ebmlab.app import sweep as module
@@ -34,6 +35,7 @@ from ebmlab.errors import UserError
 
 optuna = pytest.importorskip("optuna")
 ROOT = Path(__file__).parents[2]
+SPACES = {path.stem: path for path in sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))}
 SPACE = "objective: fid/classifier\nspace: {rate: {low: 1.0e-4, high: 1.0, log: true}, kind: [good, bad]}"
 # Stands in for `fit`: logs a FID of three steps, which depends on the options, and obeys `kind`.
 FIT = """
@@ -93,6 +95,7 @@ def table() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_failing_runs_do_not_end_a_study_and_the_same_command_goes_on(
     study: Callable[..., list[dict[str, str]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +117,7 @@ def test_failing_runs_do_not_end_a_study_and_the_same_command_goes_on(
         assert picture.size[0] > 1000
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_trials_all_fail_has_failed(
     study: Callable[..., list[dict[str, str]]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +142,7 @@ def test_a_sweep_whose_trials_all_fail_has_failed(
     assert line.startswith("2 of 3 trials failed, the last of them (trial 1) by: the energy is not finite: see ")
 
 
+@pytest.mark.slow
 def test_a_study_is_not_continued_with_another_question(study: Callable[..., list[dict[str, str]]]) -> None:
     study("--trials=1")
     for options, space, said in (
@@ -334,7 +339,7 @@ def test_the_objective_says_the_direction(tmp_path: Path) -> None:
         assert space.options(optuna.trial.FixedTrial({"model.num_steps": 4})) == ["--model.num_steps=4"]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "sweeps").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SPACES.values(), ids=SPACES)
 def test_the_configs_for_wandb_are_spaces_too(path: Path) -> None:
     space, config = read_space(path), yaml.safe_load(path.read_text())
     assert space.parameters.keys() == config["parameters"].keys() and space.direction == f"{config['metric']['goal']}"
@@ -344,7 +349,9 @@ def test_the_configs_for_wandb_are_spaces_too(path: Path) -> None:
             assert (space.parameters[name]["low"], space.parameters[name]["high"]) == (ways["min"], ways["max"])
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "sweeps").glob("*.yaml")), ids=lambda path: path.stem)
+@cases(
+    "path", {path.stem: path for path in sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))}, fast=["grbm_digits_fid"]
+)
 def test_the_command_of_wandbs_agent_runs(
     path: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,7 +47,7 @@ def small(command: str) -> list[str]:
     return [*shlex.split(command), *COMMANDS[config]]
 
 
-@cases("command", FITS, fast=[0, len(FITS) - 1])
+@cases("command", FITS, fast=[len(FITS) - 1])
 def test_the_command_trains(command: str, user: None, capsys: pytest.CaptureFixture[str]) -> None:
     """And the command that it prints at its end draws samples."""
     main(small(command))

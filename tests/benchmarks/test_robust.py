@@ -42,6 +42,7 @@ def test_a_nan_in_the_metrics_is_a_fault(tmp_path: Path) -> None:
     assert judge(Case("a", []), 0, tmp_path).fault == "silent NaN"
 
 
+@pytest.mark.slow
 def test_there_are_as_many_cases_as_are_asked_for() -> None:
     assert len({case.name for case in bad_inputs()}) >= 300
     assert len({case.name for case in mutated()}) == 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def test_a_race_makes_each_row_once_and_writes_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sets.KINDS, "loops", (lambda graphs: list(sets.loops(graphs))[::2], 1))
+    monkeypatch.setitem(sets.KINDS, "loops", (lambda graphs: islice(sets.loops(graphs), 1), 1))
     words = ["sets", "loops", "--seconds=0.2", "--graphs=1", "--only", "ebmlab"]
     monkeypatch.setattr(sys, "argv", words)
     sets.main()

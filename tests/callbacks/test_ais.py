@@ -275,6 +275,7 @@ def test_the_picture_of_the_weights_and_data_moved_by_tempering(setup, tmp_path)
         quick(equilibrate=DULA(0.1))
 
 
+@pytest.mark.slow
 def test_likelihoods_along_training_and_their_picture(setup) -> None:
     callback = quick(num_temperatures=400, every_n_epochs=1, reverse=True)
     model, trainer = setup([callback], learner=learner(), limit_train_batches=3)

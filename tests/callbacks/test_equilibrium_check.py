@@ -85,6 +85,7 @@ def test_samples_that_spread_too_widely_are_warned_of(setup: Any) -> None:
     assert abs(found["equilibrium/data_short"] - 0.5) < 0.05 and abs(found["equilibrium/samples_short"] - 0.5) < 0.05
 
 
+@pytest.mark.slow
 @cases(("chains", "rate", "out"), [(FromNoise(), 0.02, True), (ReplayBuffer(100), 0.005, False)], fast=[0])
 def test_short_chains_from_noise_train_out_of_equilibrium_and_persistent_ones_do_not(
     setup: Any, chains: Any, rate: float, out: bool

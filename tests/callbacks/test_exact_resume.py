@@ -173,7 +173,7 @@ def test_a_learning_rate_that_falls_on_a_plateau_of_steps(tmp_path: Path) -> Non
     [
         pytest.param("epochs", {}, id="epochs, plain"),
         pytest.param("validations", {"generator": True}, id="a generator of its own"),
-        pytest.param("steps", {"workers": 1}, id="another process"),
+        pytest.param("steps", {"workers": 1}, id="another process", marks=pytest.mark.slow),
         *(
             pytest.param(period, {}, id=f"{period}, plain", marks=pytest.mark.slow)
             for period in PERIODS

@@ -70,7 +70,7 @@ def test_the_report_says_what_the_samples_are_like(data: Alignment, tmp_path: Pa
         weights = data.weights("train")
         mean = (weights.view(-1, 1, 1) * data.states("train")).sum(0) / weights.sum()
         energy.field.copy_((mean + 1e-3).log())
-    scores = scores_of(energy, FamilyReport(num_samples=1500, num_steps=20 * SITES), data, tmp_path)
+    scores = scores_of(energy, FamilyReport(num_samples=600, num_steps=20 * SITES), data, tmp_path)
     assert scores["family/pearson_1"] > 0.99 and abs(scores["family/pearson_2"]) < 0.5
     assert scores["family/novel"] > 0.99 and scores["family/unique"] > 0.99 and 0.1 < scores["family/nearest"] < 0.9
     assert list((tmp_path / "images").glob("family-report_step*.png"))

@@ -167,6 +167,7 @@ def test_energies_and_data_without_couplings_are_refused(setup, tmp_path):
 # Both callbacks
 
 
+@pytest.mark.slow
 def test_evaluations_leave_training_alone(setup, tmp_path):
     ends = []
     for extra in ([], [HammingMMD(20, every_n_epochs=1), EnergyLandscape(10, 5)]):

@@ -65,6 +65,7 @@ def test_a_resumed_run_follows_the_same_path(setup, tmp_path: Path, monkeypatch:
     assert not [name for name in whole if not torch.equal(whole[name], again[name])]
 
 
+@pytest.mark.slow
 def test_training_that_outruns_the_chains_is_not_trusted(setup) -> None:
     """Adam with large steps: the chains of one family are left, and the likelihood would be too high."""
     callback = TrajectoryLikelihood(num_chains=100, num_steps=1, every_n_steps=10)

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from helpers_tier import cases
 from scipy.stats import chisquare, kstest
 from torch import Tensor
 
@@ -143,7 +144,7 @@ def test_block_gibbs_keeps_the_law_and_reaches_it_from_a_bad_start(kind: Kind) -
     assert p_value(energy, states[(torch.rand(200_000, 1) > law.cumsum(0)).sum(1)], law, 1) < 1e-6
 
 
-@pytest.mark.parametrize("sampler", [BlockGibbs(), Gibbs()])
+@cases("sampler", [BlockGibbs(), Gibbs()], fast=[0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_annealing_finds_log_z(kind: Kind, sampler: BlockGibbs | Gibbs) -> None:
     energy = machine(kind, classes=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers_finite import Exact, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
+from helpers_learner import make_learner
 from helpers_mutants import mutant
 from torch import Tensor
 
@@ -17,8 +18,8 @@ from ebmlab.energies import GRBM, Bipartite, Energy
 from ebmlab.energies import rbm as module
 from ebmlab.energies.rbm import RBM
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import BlockGibbs
+from ebmlab.samplers.initial_states import Start
 from ebmlab.testing import chi_square_p
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-11}
@@ -186,14 +187,16 @@ def test_contrastive_divergence_has_the_likelihood_gradient(density: str) -> Non
     parameters = list(rbm.parameters())
     loss = rbm(data).mean() + (-rbm(states)).logsumexp(0)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])
-    learner = ContrastiveDivergence(rbm, BlockGibbs(), start=FromData(), num_steps=1, density=density)  # type: ignore[arg-type]
     exact, grads = Exact(rbm), []
-    for _ in range(40):
-        contrast = rbm.weighted_sum()
-        x = data.repeat(500, 1)
-        contrast.add(x, *learner._hidden_of_data(x), weight=1 / len(x))
-        learner._subtract_negatives(contrast, exact.sample(2000))
-        grads.append(torch.cat([g.flatten() for g in torch.autograd.grad(contrast.value(), parameters)]))
+
+    class AtEquilibrium(Start):
+        def draw(self, energy: Energy, n: int, data: Tensor | None = None) -> Tensor:
+            return exact.sample(n)
+
+    learner, _ = make_learner(rbm, BlockGibbs(), start=AtEquilibrium(), num_steps=1, density=density)
+    for k in range(40):
+        loss = learner.training_step(data.repeat(500, 1), k)
+        grads.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)]))
     grad = torch.stack(grads)
     z = (grad.mean(0) - expected) / (grad.std(0) / 40**0.5 + 1e-12)
     assert z.abs().max() < 5

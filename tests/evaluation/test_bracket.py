@@ -21,6 +21,7 @@ def both_ways(rbm: RBM, base: Bernoulli | None) -> tuple[LogZ, LogZ]:
     return forward, forward.against(reverse_ais(rbm, sampler, x, num_temperatures=1000, base=base))
 
 
+@pytest.mark.slow
 def test_a_wrong_estimate_with_many_effective_chains_is_found() -> None:
     """Log Z is tens of nats too low with nearly all of 100 chains effective; only backward annealing shows it."""
     torch.manual_seed(1)

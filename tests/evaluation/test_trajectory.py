@@ -81,6 +81,7 @@ def test_mutants_drift(mutant: type[Trajectory]) -> None:
     assert abs(drift("RBM", mutant)) > 0.3
 
 
+@pytest.mark.slow
 @cases("num_chains", [2, 4], fast=[0])
 def test_the_estimate_of_z_is_unbiased(num_chains: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with few chains, and where the number of stops varies from one run to the next."""

@@ -78,6 +78,7 @@ def test_an_estimator_is_the_same_in_threads(tmp_path: Path) -> None:
         assert set(pool.map(score, range(6))) == {score(0)}
 
 
+@pytest.mark.slow
 def test_an_energy_that_was_compiled_keeps_a_checkpoint_that_loads(tmp_path: Path) -> None:
     energy = MLP(16, 4)
     compiled: Any = torch.compile(energy, backend="eager")

@@ -15,7 +15,7 @@ from ebmlab.callbacks import LowRankStart
 from ebmlab.energies import RBM, Ising
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z, exact_samples
-from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
+from ebmlab.learners import ContrastiveDivergence, ReplayBuffer, low_rank
 from ebmlab.learners.low_rank import LowRank
 from ebmlab.samplers import DMALA, BlockGibbs
 
@@ -90,7 +90,10 @@ def learner_of(rbm: RBM) -> ContrastiveDivergence:
     return ContrastiveDivergence(rbm, BlockGibbs(), start=ReplayBuffer(1000), num_steps=1)
 
 
-def test_a_run_begins_with_the_law_and_its_chains_and_a_resumed_one_goes_on(tmp_path: Path) -> None:
+def test_a_run_begins_with_the_law_and_its_chains_and_a_resumed_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(low_rank, "CLIMB", 300)
     learner = learner_of(RBM(V, H))
     fit(learner, tmp_path, 0)
     slots = learner.start.slots  # type: ignore[union-attr]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
 
 import pytest
 import pytorch_lightning as pl
 import torch
 from helpers_trainer import quiet_trainer
-from scipy.stats import chisquare
-from torch import Tensor
 
 from ebmlab.callbacks import RunState
 from ebmlab.datamodules.tensor_loader import TensorLoader
@@ -83,6 +80,7 @@ def test_reinitialised_chains_are_as_many_as_asked_for() -> None:
     assert abs(float(noise.mean()) - 0.5) < 4 * 0.5 / 12_000**0.5
 
 
+@pytest.mark.slow
 def test_persistent_chains_learn_couplings() -> None:
     """PCD on 9 spins with exact data redraws 3 spins per step, too few for chains that start from noise."""
     torch.manual_seed(0)
@@ -112,12 +110,9 @@ class Deal(pl.Callback):
             self.slots = None if chains.slots is None else chains.slots.clone()
 
 
-def fit(
-    folder: Path, epochs: int, keep_hidden: bool, **settings: object
-) -> tuple[pl.Trainer, ContrastiveDivergence, Deal]:
+def fit(folder: Path, epochs: int, **settings: object) -> tuple[pl.Trainer, ContrastiveDivergence, Deal]:
     torch.manual_seed(0)
-    buffer = ReplayBuffer(20, keep_hidden=keep_hidden)
-    learner = ContrastiveDivergence(RBM(6, 4), BlockGibbs(), start=buffer, num_steps=2)
+    learner = ContrastiveDivergence(RBM(6, 4), BlockGibbs(), start=ReplayBuffer(20), num_steps=2)
     deal = Deal()
     trainer = quiet_trainer(folder, max_epochs=epochs, callbacks=[RunState(), deal])
     data = torch.randint(2, (40, 6), generator=torch.Generator().manual_seed(1)).float()
@@ -125,74 +120,16 @@ def fit(
     return trainer, learner, deal
 
 
-@pytest.mark.parametrize("keep_hidden", [False, True])
-def test_a_resumed_run_keeps_its_buffer(keep_hidden: bool, tmp_path: Path) -> None:
-    _, whole, _ = fit(tmp_path, 4, keep_hidden)
-    trainer, half, _ = fit(tmp_path / "half", 2, keep_hidden)
+def test_a_resumed_run_keeps_its_buffer(tmp_path: Path) -> None:
+    _, whole, _ = fit(tmp_path, 4)
+    trainer, half, _ = fit(tmp_path / "half", 2)
     trainer.save_checkpoint(tmp_path / "half.ckpt")
     assert torch.load(tmp_path / "half.ckpt", weights_only=True)["replay_buffer"].shape == (20, 6)
-    _, resumed, deal = fit(tmp_path / "resumed", 4, keep_hidden, ckpt_path=str(tmp_path / "half.ckpt"))
+    _, resumed, deal = fit(tmp_path / "resumed", 4, ckpt_path=str(tmp_path / "half.ckpt"))
     assert torch.equal(deal.slots, half.start.slots)  # type: ignore[attr-defined, arg-type]
     assert torch.equal(resumed.start.slots, whole.start.slots)  # type: ignore[attr-defined]
     for a, b in zip(resumed.parameters(), whole.parameters(), strict=True):
         assert torch.equal(a, b)
-
-
-def test_damaged_hidden_units_of_a_checkpoint_are_refused(tmp_path: Path) -> None:
-    trainer, _, _ = fit(tmp_path, 1, True)
-    trainer.save_checkpoint(whole := tmp_path / "whole.ckpt")
-    content, changed = torch.load(whole, weights_only=True), str(tmp_path / "changed.ckpt")
-    for hidden, said in (
-        (torch.zeros(20, 3), r"\(20, 3\), not \(20, 4\)"),
-        (torch.full((20, 4), 0.5), "must be 0 or 1"),
-        ([], "shape"),
-    ):
-        torch.save(content | {"replay_buffer_hidden": hidden}, changed)
-        with pytest.raises(UserError, match=f"the checkpoint's replay buffer is damaged: .*{said}"):
-            fit(tmp_path / "resumed", 2, True, ckpt_path=changed)
-
-
-class Turned(ReplayBuffer):
-    """Puts hidden units back into the slots of other chains."""
-
-    def put_back(self, x: Tensor, hidden: Tensor | None = None) -> None:
-        assert hidden is not None
-        super().put_back(x, hidden.roll(1, 0))
-
-
-@pytest.mark.parametrize("density", ["joint", "marginal"])
-def test_kept_hidden_units_and_their_chains_follow_the_joint_law(density: Literal["joint", "marginal"]) -> None:
-    """Pairs (v, h) that follow the law still do after training steps that change nothing; a wrong slot is found."""
-    torch.manual_seed(0)
-    rbm, slots, chains = RBM(3, 2), 20_000, 5_000
-    torch.nn.init.normal_(rbm.W, std=2.0)
-    states = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 5)
-    law = (-rbm.joint_energy(states[:, :3], states[:, 3:]).detach().double()).softmax(0)
-    values = []
-    for kind in (ReplayBuffer, Turned):
-        buffer = kind(slots, keep_hidden=True)
-        pairs = states[law.multinomial(slots, replacement=True)].to(torch.int8)
-        buffer.slots, buffer.hidden = pairs[:, :3], pairs[:, 3:]
-        learner = ContrastiveDivergence(rbm, BlockGibbs(), start=buffer, density=density)
-        learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign, assignment]
-        for k in range(8):
-            learner.training_step(torch.zeros(chains, 3), k)
-        after = torch.cat([buffer.slots, buffer.hidden], 1)
-        count = torch.bincount((after.long() * 2 ** torch.arange(4, -1, -1)).sum(1), minlength=32)
-        values.append(chisquare(count.numpy(), slots * law.numpy()).pvalue)
-    assert values[0] > 1e-4 and values[1] < 1e-9
-
-
-def test_hidden_units_are_kept_for_block_gibbs_alone() -> None:
-    with pytest.raises(UserError, match=r"a chain that starts anew \(reinitialize is 0.1\) has no hidden units"):
-        ReplayBuffer(5, reinitialize=0.1, keep_hidden=True)
-    buffer = ReplayBuffer(5, keep_hidden=True)
-    with pytest.raises(UserError, match="for plain steps of BlockGibbs, not for Gibbs: set keep_hidden to false"):
-        ContrastiveDivergence(RBM(3, 2), Gibbs(), start=buffer)
-    with pytest.raises(UserError, match="not for compile_chains"):
-        ContrastiveDivergence(RBM(3, 2), BlockGibbs(), start=buffer, num_steps=8, compile_chains=True)
-    with pytest.raises(UserError, match="On has no hidden units: set keep_hidden to false"):
-        buffer.draw(On(Binary(3)), 2, torch.zeros(2, 3))
 
 
 def test_wrong_use() -> None:

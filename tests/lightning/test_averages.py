@@ -140,6 +140,7 @@ def test_an_epoch_that_delays_no_average_is_refused(tmp_path: Path) -> None:
         fit(tmp_path, [EMAWeightAveraging(update_starting_at_epoch=2)], max_epochs=4, limit_train_batches=3)
 
 
+@pytest.mark.slow
 def test_the_trajectory_ends_with_the_trained_weights_in_any_order(tmp_path: Path) -> None:
     """Its last point is made at the end of training, when Lightning puts the average in their place."""
     last = []

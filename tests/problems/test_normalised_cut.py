@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.app.cli import main
 from ebmlab.errors import UserError
@@ -72,7 +73,7 @@ def test_every_state_decodes_to_two_sides_no_worse_than_its_energy(edges: Edges)
     assert float(found.value.min()) == pytest.approx(min(by_hand(edges, side) for side in sides), abs=1e-6)
 
 
-@pytest.mark.parametrize("sampler", [GibbsSweep(), PathAuxiliary()])
+@cases("sampler", [GibbsSweep(), PathAuxiliary()], fast=[1])
 def test_two_groups_are_found(sampler: GibbsSweep | PathAuxiliary) -> None:
     """20 nodes in two complete groups of 10 with one edge between: 1 / 91 on each side."""
     torch.manual_seed(0)

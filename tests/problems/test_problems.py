@@ -120,6 +120,7 @@ def test_qubo_is_the_packages_own_energy() -> None:
     assert problem.better(-1, 0) and not problem.better(1, 0)
 
 
+@pytest.mark.slow
 def test_a_large_graph_takes_memory_by_its_edges() -> None:
     edges = erdos_renyi(100_000, 2e-5, seed=1)
     x = -torch.ones(1, 100_000)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
@@ -16,6 +17,7 @@ from ebmlab.problems import Geometric, Heat, Minimum, Reheated, beta_range, frus
 from ebmlab.samplers import ChromaticGibbs
 
 
+@pytest.mark.slow
 def test_the_chains_go_back_to_the_peak_of_the_exact_specific_heat() -> None:
     torch.manual_seed(0)
     energy, schedule = Ising.lattice(4, 1.0, field=0.05), Reheated(Geometric(0.05, 5.0))
@@ -32,7 +34,7 @@ def test_the_chains_go_back_to_the_peak_of_the_exact_specific_heat() -> None:
     assert found.heat.height == pytest.approx(specific_heat(exact), rel=0.1)
 
 
-@pytest.mark.parametrize("seed", [2, 5])
+@cases("seed", [2, 5], fast=[1])
 def test_a_chain_that_is_stuck_finds_the_planted_state(seed: int) -> None:
     planted = frustrated_loops(12, 110, seed=2)
     plain = Geometric(*beta_range(planted.energy))

@@ -328,6 +328,7 @@ def test_the_rows_of_an_edge_root_are_a_root() -> None:
     torch.testing.assert_close(root.transposed(xi), xi @ R)
 
 
+@pytest.mark.slow
 def test_edges_move_thousands_of_spins_at_once_and_the_tuner_takes_the_couplings() -> None:
     """On a lattice W is exact: no proposal is refused. A symmetric root would have 1.6e7 entries."""
     torch.manual_seed(0)

@@ -16,6 +16,7 @@ from ebmlab.samplers.tuners.any_scale_search import DIAGONALS, AnyScaleTuner
 from ebmlab.samplers.tuners.pattern_search import PatternSearch
 
 
+@pytest.mark.slow
 @cases("variant", [v for v in VARIANTS if v != "edges"], fast=[2])  # edges take the couplings
 def test_the_tuner_finds_the_curvature(variant: Any) -> None:
     torch.manual_seed(0)

@@ -10,6 +10,7 @@ from helpers_blocks import block_matrix
 from helpers_finite import Exact, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Spin
@@ -100,7 +101,7 @@ def test_the_acceptance_is_the_share_that_flips(energy: Energy) -> None:
     torch.testing.assert_close(total.acceptance, total.hops / energy.domain.size)
 
 
-@pytest.mark.parametrize("worth", [0, 10**9], ids=["in words", "in floats"])
+@cases("worth", {"in words": 0, "in floats": 10**9}, fast=["in floats"])
 def test_a_ring_finds_its_ground_states(worth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all chains of 20 spins do; flips that are certain at no cost leave walls that never meet."""
     monkeypatch.setattr(problem_chains, "WORTH", worth)

@@ -37,6 +37,7 @@ def test_direction_is_the_sum_of_the_paper() -> None:
     torch.testing.assert_close(stein_direction(z, score, weights), expected)
 
 
+@pytest.mark.slow
 @MOSTLY_CUBIC
 @two_valued
 def test_means_approach_those_of_the_target(domain: Finite, kind: str) -> None:

@@ -170,7 +170,7 @@ def test_one_state_domains(name: str) -> None:
     assert not last.any() and not info.hops.any() and info.acceptance.isfinite().all()
 
 
-@mostly("spin", "ordinal")
+@mostly("ordinal")
 def test_same_chain_in_inference_mode(name: str, domain: str) -> None:
     space, target, chains = DOMAINS[domain], Target(DOMAINS[domain], "cubic"), []
     x = space.random(6).double()
@@ -181,7 +181,7 @@ def test_same_chain_in_inference_mode(name: str, domain: str) -> None:
     assert torch.equal(*chains)
 
 
-@mostly("spin", "categorical", pairs=[p for p in PAIRS if p[0] != "DiscreteSVGD"])
+@mostly("categorical", pairs=[p for p in PAIRS if p[0] != "DiscreteSVGD"])
 def test_a_chain_does_not_depend_on_its_batch(name: str, domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     start = DOMAINS[domain].random(8).double()

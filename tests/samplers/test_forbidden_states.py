@@ -117,6 +117,7 @@ def test_a_bridge_that_has_not_left_its_base_knows_no_infinity() -> None:
     assert torch.equal(path(torch.ones(1, 5)), path.base(torch.ones(1, 5)))
 
 
+@pytest.mark.slow
 def test_walls_stay_where_they_are_along_a_training() -> None:
     torch.manual_seed(0)
 

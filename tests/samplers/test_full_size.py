@@ -43,6 +43,7 @@ def seeded() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_reversible_kernels_on_planted_rbms_of_full_size() -> None:
     """784-500, 120 of them. Rejected with probability 0.95: a bias of 5.5 nats (DMALA), 4.5 (GWG), 10 (block Gibbs)."""
     right: dict[str, Sampler] = {"DMALA": DMALA(0.25), "GWG": GWG(20), "block Gibbs": BlockGibbs()}

@@ -60,6 +60,7 @@ def test_all_chains_take_all_steps_and_every_round_deals_them_anew() -> None:
     assert torch.equal(last, x + 100) and len(seen) == 7 * 100
 
 
+@pytest.mark.slow
 def test_frozen_chains_get_other_steps() -> None:
     """Rejections mean that the steps are too large; without them, that no change was proposed."""
     walker, over = run(lambda s, a: float(s < 0.02), step_size=50.0, acceptance=0.01)
@@ -96,9 +97,8 @@ def test_a_search_without_enough_steps_says_so() -> None:
     assert not torch.equal(last, x)
 
 
-@pytest.mark.parametrize(
-    "variant", ["shift", pytest.param("max", marks=pytest.mark.slow), pytest.param("trace", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["shift", "max", "trace"])
 def test_the_second_search_finds_that_a_quadratic_needs_no_rejections(variant: Any) -> None:
     """The sparse Gaussian, where a search that begins at the first one's setting stopped at acceptance 0.3."""
     torch.manual_seed(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from helpers_finite import Quadratic, bias
-from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Ordinal
@@ -20,7 +19,8 @@ from ebmlab.studies.targets import LatticeGaussian
 W = -torch.tensor([[4.0, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.1]], dtype=torch.float64)
 
 
-@cases("rule", list(DIAGONALS), fast=[0])
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", DIAGONALS)
 def test_scales_are_those_of_the_curvature(rule: str) -> None:
     torch.manual_seed(0)
     domain = Ordinal(3, 6)

@@ -7,6 +7,7 @@ import torch
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from helpers_real import EightSchools, Funnel, Normal, TwoModes, normal_p
+from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.evaluation import effective_sample_size
@@ -39,6 +40,7 @@ KERNELS: dict[str, dict[str, Sampler]] = {
     },
 }
 PAIRS = [(target, name) for target, kernels in KERNELS.items() for name in kernels]
+FAST = [k for k, (target, name) in enumerate(PAIRS) if name != "NUTS" or target == "two modes"]
 
 
 def invariance(sampler: Sampler, target: str, num_chains: int = 30_000, num_steps: int = 2) -> float:
@@ -56,7 +58,7 @@ def test_exact_draws_are_exact(target: str) -> None:
     assert normal_p(law.normals(x), 6) > PASS > FAIL > normal_p(law.normals(1.05 * x + 0.02), 6)
 
 
-@pytest.mark.parametrize(("target", "name"), PAIRS)
+@cases(("target", "name"), PAIRS, fast=FAST)
 def test_exact_draws_stay_exact(target: str, name: str) -> None:
     assert invariance(KERNELS[target][name], target) > PASS
 
@@ -69,6 +71,7 @@ def test_a_wrong_mass_shows_on_each(target: str) -> None:
     assert invariance(sampler, target, num_steps=6) < FAIL
 
 
+@pytest.mark.slow
 def test_both_modes_are_found_from_one() -> None:
     torch.manual_seed(0)
     law = TwoModes()

@@ -358,6 +358,7 @@ def test_the_ladder_and_what_is_refused() -> None:
         Tempered(GibbsLangevin(0.1)).check(make_grbm(2))
 
 
+@pytest.mark.slow
 def test_the_tuned_ladder_swaps_at_the_target_rate() -> None:
     torch.manual_seed(0)
     energy, first = TwoWells(), [1.0, 0.98, 0.3]

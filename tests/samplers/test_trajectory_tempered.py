@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Sampler, list[Energy]]] = {
 }
 
 
-@cases("case", list(CASES), fast=[0, 3])
+@cases("case", list(CASES), fast=[3])
 def test_replicas_stay_exact_and_independent(case: str) -> None:
     assert smallest_p(*CASES[case], num_steps=4) > PASS
 
@@ -127,6 +127,7 @@ def test_swap_rates_are_those_of_exact_draws() -> None:
     torch.testing.assert_close(state.swap_rates.double(), torch.tensor(expected).double(), rtol=0, atol=0.02)
 
 
+@pytest.mark.slow
 def test_the_tuner_keeps_as_few_stages_as_swap_often_enough() -> None:
     torch.manual_seed(0)
     path = [Ising.lattice(4, 0.01 * k) for k in range(40, 0, -2)]
