@@ -60,6 +60,7 @@ def test_a_line_says_what_to_write(message: str, said: str) -> None:
 def test_a_class_is_found_whatever_the_case() -> None:
     assert close_class("dmala") == "ebmlab.samplers.DMALA"
     assert close_class("sgdd") == "torch.optim.SGD"
+    assert close_class("ramps.Ramp") is None  # of one's own, and no RealMLP
     assert meant("--seed") == "--seed_everything"
 
 
