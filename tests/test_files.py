@@ -99,6 +99,7 @@ def test_a_full_disk_leaves_the_file_that_was_there(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
+@pytest.mark.slow
 def test_sigkill_during_a_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)

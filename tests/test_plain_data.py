@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_tier import cases
 from helpers_trainer import quiet_trainer
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
@@ -66,7 +67,7 @@ FORMS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@cases("form", {form: form for form in FORMS}, fast=list(FORMS)[::2])
 def test_every_form_of_a_batch_trains_and_is_evaluated_alike(form: str, tmp_path: Path) -> None:
     x = bits()
     expected = learner()
@@ -383,6 +384,7 @@ def test_pictures_of_what_is_no_image_are_left_out_with_one_note(
     )
 
 
+@pytest.mark.slow
 def test_what_plain_data_lack_is_named_before_training(tmp_path: Path) -> None:
     fid, grid = FID(num_samples=4, split="test"), SampleGrid(num_samples=2)
     model = ContrastiveDivergence(GRBM(16, 3), Langevin(0.1), start=FromData())

@@ -206,6 +206,7 @@ def model():
     return TrainedModel(learner, form)
 
 
+@pytest.mark.slow
 def test_a_trained_model_scores_rows():
     """Log-likelihoods are those of the raw rows, whose number has a unit ten times as small."""
     found, (true, _) = model(), exact(Kinds())

@@ -76,6 +76,7 @@ def test_likelihoods_by_ais_are_those_by_enumeration(monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(model.score_samples(bits()), exact, atol=4 * model.log_z_error_)
 
 
+@pytest.mark.slow
 def test_densities_are_in_the_units_of_the_data() -> None:
     """The density integrates to 1 over the two features that vary, and falls with the unit."""
     x = reals()[:, :2]

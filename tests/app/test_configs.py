@@ -37,6 +37,16 @@ ALIKE = {  # to another config in all but the data, or sizes that are small here
     *("ebm_caltech", "ebm_caltech_acs", "ebm_omniglot", "ebm_omniglot_acs", "ebm_static_mnist", "ebm_static_mnist_acs"),
     *("rbm_caltech", "rbm_emnist", "rbm_kmnist", "rbm_omniglot", "grbm_fashion", "grbm_celeba32", "grbm_mnist_small"),
     *("rm_8gaussians", "rm_checkerboard", "rm_circles", "rm_moons", "rm_pinwheel", "rm_swissroll", "grbm_gmm_aniso"),
+    *(
+        "cnce_moons",
+        "ssm_moons",
+        "dsm_colours",
+        "rbm_mnist",
+        "ebm_dynamic_mnist_small",
+        "grbm_mnist_medium",
+        "grbm_mnist",
+    ),
+    *("ebm_digits", "rbm_mnist_cd", "grbm_gmm_iso"),
 }
 HUGE = {"grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}  # drawing initial weights of 10,000 hidden units is slow
 

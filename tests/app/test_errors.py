@@ -149,7 +149,7 @@ def test_no_config(capfd: pytest.CaptureFixture[str], run: Callable[..., None]) 
         assert "name a config: --config configs/grbm_digits.yaml" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
+@cases(
     ("option", "hint"),
     [
         ("--data.init_args.batch_size=0", "batch_size is 0"),
@@ -160,6 +160,7 @@ def test_no_config(capfd: pytest.CaptureFixture[str], run: Callable[..., None]) 
         ("--model.init_args.burn_in=99", "burn_in is 99"),
         ("--trainer.strategy=dpp", "dpp"),
     ],
+    fast=range(0, 100, 2),
 )
 def test_value_that_cannot_be(fails: Fails, option: str, hint: str) -> None:
     assert hint in fails("fit", option)
@@ -176,6 +177,7 @@ def test_run_that_ended_before_its_first_checkpoint(fails: Fails) -> None:
     assert "delete it" in fails("fit", "--name=a")
 
 
+@pytest.mark.slow
 def test_run_that_never_began_leaves_its_name_free(run: Callable[..., None]) -> None:
     Path("runs/grbm_digits/a").mkdir(parents=True)
     Path("runs/grbm_digits/a/config.yaml").touch()

@@ -34,6 +34,8 @@ ALIKE = {
     "compas_bnn_batches",
     "ising_2x2_bias",
     "kernels_2025",
+    "ising_critical",
+    "ising_connectivity",
 }
 TRAINED = {
     "rbm_random": "rbm_mnist_cd",
@@ -128,6 +130,7 @@ def test_resume_computes_only_what_is_missing(study: Callable[..., Path], tmp_pa
     assert [r["hops"] for r in again] == [r["hops"] for r in first], "the same seed gives the same chains"
 
 
+@pytest.mark.slow
 def test_entries_left_out_on_the_command_line_and_added_by_a_resumed_run(
     study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -212,6 +212,7 @@ def test_callbacks_that_differ_in_one_setting_have_different_state_keys() -> Non
     assert quick(compile=True).state_key == quick().state_key and "compile" not in quick().state_key
 
 
+@pytest.mark.slow
 def test_no_alarm_without_cause(setup) -> None:
     callback = quick(num_temperatures=100, schedule="adaptive", num_moves=4, resample=0.5, reverse=True)
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1.0)

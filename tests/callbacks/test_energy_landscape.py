@@ -104,6 +104,7 @@ def test_landscape_shows_data_model_and_samples(setup, tmp_path, monkeypatch):
     assert outside > 0 and labels == ["data", f"samples ({outside} outside)"]
 
 
+@pytest.mark.slow
 def test_landscape_without_samples_runs_no_chains(setup, monkeypatch):
     figures = shown(monkeypatch)
     monkeypatch.setattr(Learner, "draw", lambda *_: pytest.fail("a chain ran"))

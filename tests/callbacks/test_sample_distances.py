@@ -36,6 +36,7 @@ def test_distances_of_new_chains_from_each_stages_split(setup, stage, split):
     assert found["distance/sliced_wasserstein"] > 0 and 0 <= found["distance/classifier"] <= 1
 
 
+@pytest.mark.slow
 def test_training_does_not_notice_it_and_the_score_is_the_headline(setup):
     ends = []
     for extra in ([], [callback := SampleDistances(num_samples=20, num_steps=2, every_n_epochs=1, at_start=True)]):

@@ -72,6 +72,7 @@ def test_transition_matrices(domain: Finite, kind: type[Sum]) -> None:
     assert block_bias(Gibbs(), energy, at=1) < 1e-12
 
 
+@pytest.mark.slow
 def test_ais_of_composed_energies() -> None:
     torch.manual_seed(2)
     rbms = [RBM(8, 4).double().requires_grad_(False) for _ in range(2)]

@@ -30,6 +30,7 @@ class Lopsided(Energy):
         return self.scale * (u.square() - 2).square() + 0.7 * u + v.square() - 0.6 * u * v
 
 
+@pytest.mark.slow
 def test_log_z_against_adaptive_quadrature() -> None:
     energy = Lopsided()
 

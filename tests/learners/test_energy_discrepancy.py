@@ -160,6 +160,7 @@ def test_the_contrast_is_least_at_the_truth():
     assert (slopes.mean(0).abs() < 4.5 * slopes.std(0) / len(slopes) ** 0.5 + 4e-3).all()
 
 
+@pytest.mark.slow
 def test_a_mixed_law_is_learnt_and_drawn():
     """300 steps on exact draws: the divergence from the truth, by summing up, falls to a few hundredths of a nat."""
     truth, p = Truth(), law()

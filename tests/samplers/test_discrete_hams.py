@@ -183,7 +183,7 @@ def preconditioned(W: Tensor) -> Curvature:
 
 
 NUMBERS = {name: domain for name, domain in DOMAINS.items() if name != "categorical"}
-of_numbers = cases("domain", NUMBERS, fast=("spin", "ordinal"))
+of_numbers = cases("domain", NUMBERS, fast=("ordinal",))
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -56,7 +56,7 @@ def test_leaves_the_mixture_invariant(scale: torch.Tensor | None) -> None:
     assert invariance_p(HMC(STEP, NUM, scale=scale), make_grbm(2)) > PASS
 
 
-@pytest.mark.parametrize("scale", [None, SCALE])
+@cases("scale", [None, SCALE], fast=[1])
 @pytest.mark.parametrize("num_leapfrog", [1, 4])
 def test_leaves_a_quartic_invariant(num_leapfrog: int, scale: torch.Tensor | None) -> None:
     sampler = HMC(BANANA_STEP, num_leapfrog, scale=scale)

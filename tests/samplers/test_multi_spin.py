@@ -259,6 +259,7 @@ def test_what_does_not_fit_goes_another_way() -> None:
         assert multi_spin(energy) is None
 
 
+@pytest.mark.slow
 def test_a_search_in_words_finds_a_planted_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "WORTH", 0)
     torch.manual_seed(0)

@@ -30,7 +30,7 @@ TARGETS: dict[str, Energy] = {
 }
 KERNELS = {"Swendsen-Wang": SwendsenWang, "Wolff": Wolff}
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-mostly_two = cases("energy", TARGETS, fast=("frustrated Ising", "Potts in a field"))
+mostly_two = cases("energy", TARGETS, fast=("Potts in a field",))
 
 
 def parts(size: int, bonds: list[tuple[int, int]]) -> list[list[int]]:
@@ -156,6 +156,7 @@ WOLFF_MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @cases(("old", "new"), WOLFF_MUTANTS, fast=("half the field",))
 @cases("target", ["Ising in a field", "Potts in a field"], fast=[0])
 def test_mutants_of_wolff_are_caught(old: str, new: str, target: str) -> None:

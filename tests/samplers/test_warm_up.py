@@ -57,6 +57,7 @@ def test_standard_deviations_over_four_orders_are_found(sampler: HMC) -> None:
     assert 0.65 < info.acceptance.mean() < 0.97 and tuned.step_size > 0.4
 
 
+@pytest.mark.slow
 def test_a_dense_metric_makes_a_rotated_gaussian_round() -> None:
     torch.manual_seed(0)
     target = Normal.rotated(5, 1000.0)

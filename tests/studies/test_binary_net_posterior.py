@@ -101,6 +101,7 @@ def test_hidden_units_are_never_all_in_memory(monkeypatch: pytest.MonkeyPatch) -
     assert sum(sizes) == 6 * 50 * 10 and max(sizes) <= chunk
 
 
+@pytest.mark.slow
 def test_rows_with_the_same_features_are_computed_once() -> None:
     data = table(5, 3)
     order = torch.tensor([3, 0, 0, 4, 2, 1, 0, 3])

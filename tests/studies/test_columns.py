@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pytest
 import torch
 from lightning_fabric import Fabric
 
@@ -70,6 +71,7 @@ def test_a_measures_columns_and_curve_do_not_replace_the_studys(tmp_path: Path) 
     assert set(result.curves) == {"mean energy", "mean energy, own"} and max(result.curves["mean energy"]) < 1e6
 
 
+@pytest.mark.slow
 def test_two_measures_of_one_kind(tmp_path: Path) -> None:
     result = run(
         tmp_path, Contender(Gibbs()), short=LogMMD(Gibbs(), 5, num_steps=1), long=LogMMD(Gibbs(), 50, num_steps=1)

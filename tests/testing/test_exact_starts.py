@@ -26,6 +26,7 @@ def small() -> tuple[Energy, Tensor]:
     return planted_rbm(60, 30, scale=0.25)[:2]
 
 
+@pytest.mark.slow
 def test_a_planted_state_follows_the_law_of_its_rbm() -> None:
     """By enumeration: over many RBMs, how often each state is drawn minus its probability under that RBM."""
     surplus, variance = torch.zeros(8), torch.zeros(8)
