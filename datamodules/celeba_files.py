@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ebmlab.data.interface import SPLITS
 from ebmlab.errors import UserError
 from ebmlab.io import files
+from ebmlab.io.progress import Meter
 
 PARTITION = "list_eval_partition.txt"
 IMAGES = "img_align_celeba"
@@ -58,15 +58,12 @@ def faces(folder: Path, names: list[str], size: int) -> Tensor:
             "unpack img_align_celeba.zip there"
         )
     data = torch.empty(len(names), 3, size, size, dtype=torch.uint8)
-    with (
-        ThreadPoolExecutor(os.cpu_count()) as pool,
-        tqdm(total=len(names), desc=f"CelebA {size}x{size}", disable=None) as bar,
-    ):
+    with ThreadPoolExecutor(os.cpu_count()) as pool, Meter(f"CelebA {size}x{size}", "picture", len(names)) as meter:
         for begin in range(0, len(names), _CHUNK):
             chunk = pool.map(lambda name: face(folder / IMAGES / name, size), names[begin : begin + _CHUNK])
             for index, image in enumerate(chunk, begin):
                 data[index] = image
-                bar.update()
+                meter.passed(index + 1)
     return data
 
 

@@ -13,13 +13,13 @@ from typing import Literal
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
-from tqdm import tqdm
 
 from ebmlab.data.preprocessing import LEVELS, Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.scaling import Form
 from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
+from ebmlab.io.progress import Meter
 from ebmlab.reading.pictures import DARK, SUFFIXES, files_in, losses, read_picture, too_dark
 
 NAMES = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
@@ -101,7 +101,7 @@ class ImageFolder(OwnData):
         images = torch.empty(len(paths), *self.raw_shape, dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             read = pool.map(partial(read_picture, shape=self.raw_shape), paths)
-            for i, picture in enumerate(tqdm(read, total=len(paths), desc=f"reading {split} pictures", delay=2)):
+            for i, picture in enumerate(Meter(f"reading {split} pictures", "picture", len(paths)).along(read)):
                 images[i] = picture.pixels
                 self._notes += losses(picture)
                 self._deep |= picture.deep

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ebmlab.data.interface import Images
 from ebmlab.data.preprocessing import Preprocessing
@@ -18,6 +17,7 @@ from ebmlab.domains import Spin
 from ebmlab.errors import UserError
 from ebmlab.graphs import lattice
 from ebmlab.io.files import load, save
+from ebmlab.io.progress import Meter
 from ebmlab.numerics.noise import uniform_numbers
 from ebmlab.numerics.streams import stream
 from ebmlab.settings import require_count
@@ -160,7 +160,7 @@ def gibbs(side: int, coupling: float, n: int, num_sweeps: int, generator: torch.
     """
     x = (2 * torch.randint(2, (side * side, n), generator=generator, dtype=torch.int8) - 1).contiguous()
     classes = [(sites, neighbours(side)[sites].unbind(1)) for sites in colours(side)]
-    for _ in tqdm(range(num_sweeps), desc=f"Ising samples {side}x{side}", unit="sweep", delay=2, disable=None):
+    for _ in Meter(f"Ising samples {side}x{side}", "sweep", num_sweeps).along(range(num_sweeps)):
         for sites, around in classes:
             field = x.index_select(0, around[0])
             for other in around[1:]:

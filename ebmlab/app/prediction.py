@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from ebmlab.app.condition import read_condition
 from ebmlab.app.rows import rows_csv, write_values
@@ -19,6 +18,7 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
 from ebmlab.io.outputs import keep_apart, together
+from ebmlab.io.progress import Meter
 from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
 
@@ -80,7 +80,8 @@ def save_samples(
         draw = _conditional(learner, datamodule, condition, num_steps)
     torch.manual_seed(seed)
     learner.eval()
-    starts = tqdm(range(0, num_samples, batch_size), desc="sampling", unit="batch", disable=None)
+    batches = range(0, num_samples, batch_size)
+    starts = Meter("sampling", "batch", len(batches)).along(batches)
     states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
     png = picture(shown := datamodule.show(states))
     raw, form = datamodule.to_raw(states), datamodule.preprocessing

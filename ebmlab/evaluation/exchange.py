@@ -9,7 +9,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ebmlab.energies import Base, Bridge, Energy
 from ebmlab.energies.evaluation import Merge
@@ -18,6 +17,7 @@ from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.ladder import Ladder, fixed_ladder
 from ebmlab.evaluation.log_z import MAX_GAP, LogZ
 from ebmlab.evaluation.pilot import pilot_ladder
+from ebmlab.io.progress import Meter
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Sampler, State, TrajectoryTempered
 from ebmlab.samplers.trajectory_tempered import rise
@@ -98,9 +98,9 @@ def exchange_log_z(
     state = exchange.init(first, torch.cat([x, drawn]))
     rounds = 1 if later or state.replicas[0].known is None else ROUNDS  # without stages swaps need no evaluation
     rises = []
-    bar = tqdm(range(num_steps), "replica exchange", disable=None if progress else True, delay=2, leave=False)
+    meter = Meter("replica exchange", "step", num_steps, shown=progress)
     with fast_products(first, 2 * len(x)):
-        for step in bar:
+        for step in meter.along(range(num_steps)):
             state, _ = exchange.step(first, state)
             for _ in range(rounds - 1):
                 state = exchange.swap(path, state)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tqdm import tqdm
 
+T = TypeVar("T")
 PATIENCE = 5.0  # seconds before anything is said
 
 
@@ -45,6 +47,13 @@ class Meter:
             left = spent * (self._total - count) / (count - self._first)
             line = f"{self._title}, {self._unit} {count:,} of {self._total:,}, {in_words(left)} left"
             print(line, file=sys.stderr, flush=True)
+
+    def along(self, items: Iterable[T]) -> Iterator[T]:
+        """The items, each of which is done when the next one is asked for."""
+        with self:
+            for count, item in enumerate(items, self._first + 1):
+                yield item
+                self.passed(count)
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from ebmlab.errors import UserError
+from ebmlab.io.progress import Meter
 
 ROWS, COLUMNS = 16, 4096  # pairs that are compared at once, whose counts stay in the cache
 
@@ -81,8 +80,8 @@ def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
     least = min(sites, math.floor(Fraction(str(identity)) * sites) + 1)  # sites at which sequences that are alike agree
     counts, groups = np.zeros(size, np.int64), np.arange(size)
     by_site = np.ascontiguousarray(values.to(torch.uint8).numpy().T)
-    starts: Iterable[int] = range(0, size, ROWS)
-    for first in tqdm(starts, "comparing sequences", delay=2, leave=False, disable=None if progress else True):
+    starts = range(0, size, ROWS)
+    for first in Meter("comparing sequences", "block", len(starts), shown=progress).along(starts):
         rows = by_site[:, first : first + ROWS]
         pairs = []
         for begin in range(first, size, COLUMNS):

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import sys
 import warnings
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
@@ -200,7 +199,7 @@ def computed_log_z(energy: Energy, samplers: list[Sampler], x: Tensor, chains: i
             base=base,
             num_chains=chains,
             num_temperatures=temperatures,
-            progress=sys.stderr.isatty(),
+            progress=True,
         )
         if found.trusted:
             return found
@@ -230,7 +229,7 @@ def _by_exchange(
         num_steps=max(STEPS, 2 * temperatures // RUNGS),
         num_rungs=RUNGS,
         schedule="adaptive",
-        progress=sys.stderr.isatty(),
+        progress=True,
     )
     short = annealed.log_z - found.log_z
     if not short <= MAX_GAP:

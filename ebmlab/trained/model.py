@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from ebmlab.data import mixed
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
 from ebmlab.errors import UserError
+from ebmlab.io.progress import Meter
 from ebmlab.samplers import Info, Sampler
 from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
@@ -197,7 +196,8 @@ class TrainedModel:
         require_count("complete", num_samples=k, num_steps=num_steps)
         _, back = as_tensor(raw)
         completed = []
-        for clamped in tqdm(self.conditionals(raw, mask), "completing", disable=not sys.stderr.isatty(), leave=False):
+        laws = self.conditionals(raw, mask)
+        for clamped in Meter("completing", "sample", len(laws)).along(laws):
             completed.append(
                 self.preprocessing.to_raw(self.draw(clamped, k, num_steps=num_steps, denoise=denoise, sampler=sampler))
             )

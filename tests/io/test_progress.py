@@ -7,15 +7,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
+import ebmlab
 from ebmlab.app.failures import in_one_line
 from ebmlab.app.run_folder import how_to_go_on
 from ebmlab.app.signals import Stopped
-from ebmlab.energies import Ising
-from ebmlab.evaluation import ais, saved_chains
+from ebmlab.datamodules import ising_samples
+from ebmlab.energies import Ising, reference
+from ebmlab.evaluation import ais, exchange_log_z, saved_chains
 from ebmlab.io import progress
 from ebmlab.io.progress import Meter
-from ebmlab.samplers import Gibbs
+from ebmlab.samplers import Gibbs, TrajectoryTempered
 
 
 @pytest.fixture
@@ -54,6 +57,24 @@ def test_ais_speaks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
     ais(Ising.lattice(2, 0.3), Gibbs(), num_chains=20, num_temperatures=12, progress=True)
     assert capsys.readouterr().err == "AIS, temperature 1 of 12, 0 s left\n"
+
+
+def test_replica_exchange_completions_and_samples_of_a_lattice_speak(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    energy = Ising.lattice(2, 0.3)
+    x, base = energy.domain.random(4), reference(energy.domain)
+    exchange_log_z(energy, TrajectoryTempered(Gibbs(), []), base=base, x=x, num_steps=20, progress=True)
+    ising_samples.gibbs(4, 0.1, 3, 2, torch.Generator())
+    model = ebmlab.load("zoo/rbm-digits")
+    model.complete(torch.zeros(2, 1, 8, 8), torch.ones(1, 8, 8, dtype=torch.bool).triu(), num_steps=1)
+    begins = [line.rpartition(",")[0] for line in capsys.readouterr().err.splitlines()]
+    assert begins == [
+        "replica exchange, step 1 of 20",
+        "Ising samples 4x4, sweep 1 of 2",
+        "completing, sample 1 of 2",
+    ]
 
 
 def test_an_interrupted_ais_says_what_it_kept(
