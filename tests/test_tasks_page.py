@@ -27,7 +27,7 @@ def test_there_are_25_tasks_with_a_command_or_a_page() -> None:
         assert "```" in text or "](" in text, task
 
 
-@cases("line", FITS, fast=range(0, len(FITS), 2))
+@cases("line", FITS, fast=range(0, len(FITS), 4))
 def test_a_training_parses(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "votes.csv").write_text("0,1\n1,0\n" * 10)

@@ -96,6 +96,7 @@ def test_own_folders_neither_shadow_ours_nor_are_shadowed(own_folders: None, run
     assert "callbacks.Progress" not in paths
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:lr_scheduler. the learning rate falls until epoch 1 of 2")
 def test_own_folders_are_not_imported_unless_the_user_names_them(
     own_folders: None, run: Callable[..., None], fails: Callable[..., str]

@@ -256,6 +256,7 @@ def test_a_schedule_that_watches_a_metric(run: Callable[..., None]) -> None:
     run("fit", *watched, "--trainer.check_val_every_n_epoch=2")
 
 
+@pytest.mark.slow
 def test_a_runs_folder_goes_on_from_its_last_checkpoint(run: Callable[..., None]) -> None:
     """Not from the best one: that would write over what came after it."""
     checkpoints = Path("runs/grbm_digits/a/checkpoints")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers_tier import cases
 
 import ebmlab
 from ebmlab.app.cli import main
@@ -199,7 +198,8 @@ def test_no_space_left_names_the_file(
     assert not (tmp_path / file).exists()
 
 
-@cases("world", [{"WORLD_SIZE": "2"}, {}], fast=[0])
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [{"WORLD_SIZE": "2"}, {}])
 def test_the_processes_of_a_run_say_one_line(world: dict[str, str], tmp_path: Path) -> None:
     """The first that fails says why, unless it is killed before it can; one that lost its connection waits for it."""
     begins = "import sys; from ebmlab.app.distributed_errors import speaks, has_spoken; line = speaks(sys.argv[1])"

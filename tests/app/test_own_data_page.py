@@ -62,9 +62,14 @@ def commands(text: str) -> list[tuple[list[str], str]]:
 TRAINER = ("fit", "validate", "test", "predict")  # take the options that make a run small
 SLOW = (
     *("Pictures", "A Dataset of PyTorch", "An energy and a sampler of your own"),
-    *("A LightningDataModule, or loaders", "A table of numbers and classes", "What becomes of raw numbers"),
+    *(
+        "A LightningDataModule, or loaders",
+        "A table of numbers and classes: mixed, categorical columns",
+        "What becomes of raw numbers",
+    ),
     "Numbers in a file",
 )  # tests/app/test_own_data_commands.py has their like
+assert {*SLOW} <= {section.partition("\n")[0] for section in SECTIONS}
 
 
 @pytest.mark.parametrize(

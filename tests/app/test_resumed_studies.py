@@ -24,6 +24,7 @@ def refusal(capfd: pytest.CaptureFixture[str], call: Callable[..., Path], *args:
     return lines[0]
 
 
+@pytest.mark.slow
 def test_a_sampler_that_was_left_out_comes_back_with_its_settings_only(
     study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

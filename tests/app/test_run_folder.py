@@ -202,6 +202,7 @@ def test_resume_auto_restarts_a_run_that_has_no_checkpoint(run: Callable[..., No
     assert not Path("runs/grbm_digits/a/checkpoints/.ebmlab-99999999.last.ckpt").exists()
 
 
+@pytest.mark.slow
 def test_resume_auto_needs_a_name(fails: Callable[..., str], run: Callable[..., None]) -> None:
     assert "say which run by --name" in fails("fit", "--resume=auto")
     assert "leave --ckpt_path out" in fails("fit", "--resume=auto", "--name=a", "--ckpt_path=last")

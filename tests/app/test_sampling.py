@@ -36,6 +36,10 @@ ALIKE = {
     "kernels_2025",
     "ising_critical",
     "ising_connectivity",
+    "lattice_gaussian",
+    "modes_25",
+    "logistic_posterior",
+    "dmala_variants",
 }
 TRAINED = {
     "rbm_random": "rbm_mnist_cd",

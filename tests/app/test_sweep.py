@@ -349,6 +349,7 @@ def test_the_configs_for_wandb_are_spaces_too(path: Path) -> None:
             assert (space.parameters[name]["low"], space.parameters[name]["high"]) == (ways["min"], ways["max"])
 
 
+@pytest.mark.slow
 @cases(
     "path", {path.stem: path for path in sorted((ROOT / "configs" / "sweeps").glob("*.yaml"))}, fast=["grbm_digits_fid"]
 )

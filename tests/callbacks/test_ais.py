@@ -49,6 +49,7 @@ def quick(**settings: Any) -> AIS:
     return AIS(**{"num_chains": 200, "num_temperatures": 150, "reverse": False} | settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler", [None, pytest.param(DMALA(0.2), marks=pytest.mark.slow)], ids=["learner's", "DMALA"]
 )

@@ -81,6 +81,7 @@ def test_data_density_integrates_to_one():
     assert middle.max() < 1e-3 * density.max()
 
 
+@pytest.mark.slow
 def test_landscape_shows_data_model_and_samples(setup, tmp_path, monkeypatch):
     figures, data = shown(monkeypatch), points()
     callback = EnergyLandscape(resolution=30, num_samples=50, num_steps=20, every_n_epochs=2, seed=4)

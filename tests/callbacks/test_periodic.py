@@ -126,6 +126,7 @@ def test_a_run_killed_in_its_last_evaluation_catches_up_on_it(setup, squares, tm
             assert callback.ran == [("fit", 8)] and trainer.callback_metrics["test/step"] == 8
 
 
+@pytest.mark.slow
 def test_evaluations_do_not_change_the_random_numbers_of_training(setup, squares):
     everything = [
         SampleGrid(num_samples=4),

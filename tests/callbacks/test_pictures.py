@@ -220,6 +220,7 @@ def test_density2d_shows_the_energy_where_it_is():
     assert energy[79, 150].item() == pytest.approx(2.0, rel=1e-3)  # 2 to the right: 2^2 / 2
 
 
+@pytest.mark.slow
 def test_density2d_scores_by_quadrature(setup):
     """The Gaussian's likelihood of the mixture's test points, in closed form."""
     data = GaussianMixture()

@@ -131,6 +131,7 @@ def test_mmd_refuses_what_it_cannot_compare(setup):
 # CouplingRMSE
 
 
+@pytest.mark.slow
 def test_couplings_are_compared_in_both_conventions(setup, tmp_path, monkeypatch):
     drawn = []
     draw = coupling_rmse.draw_matrices

@@ -101,6 +101,7 @@ def test_its_gradient_is_that_of_the_recovery_likelihood() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_optimum_on_normal_data_is_their_mean_and_variance_at_all_levels() -> None:
     torch.manual_seed(1)
     x = torch.randn(100, 1, dtype=torch.float64)

@@ -116,6 +116,7 @@ def test_the_perturbation_is_the_symmetric_kernel_of_each_part():
     assert set(spins.unique().tolist()) == {-1.0, 1.0} and abs((spins > 0).float().mean() - P) < 0.01
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_contrast_of_potentials():
     """For many samples; a kernel that perturbs once, or leaves a part alone, is far off."""
     for energy in (Truth(), model()):

@@ -98,6 +98,7 @@ def test_a_stopped_search_goes_on_in_the_same_bits(stop_at: int, tmp_path: Path)
             searched(saved=file)
 
 
+@pytest.mark.slow
 def test_the_last_descent_ends_cold_and_another_follows_in_time() -> None:
     betas: list[float] = []
 

@@ -356,6 +356,7 @@ def one_by_one() -> tuple[Tensor, Info]:
     return NUTS(0.2, max_depth=6, scale=SCALES["dense"]).sample(target, target.sample(40), 9)
 
 
+@pytest.mark.slow
 def test_chains_that_are_ahead_of_each_other_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     x, info = one_by_one()
     y, found = ahead(NUTS, monkeypatch)

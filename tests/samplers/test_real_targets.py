@@ -87,6 +87,7 @@ def run(sampler: Sampler, target: str, num_chains: int, num_steps: int) -> Tenso
     return torch.stack([state.x for state, _ in tuned.chain(law, x, num_steps)])
 
 
+@pytest.mark.slow
 def test_no_chain_stays_where_the_energy_is_stiff() -> None:
     """One of forty begins where tau is large, and the step size that suits the others is too large for it."""
     torch.manual_seed(0)
