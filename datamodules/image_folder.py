@@ -20,6 +20,7 @@ from ebmlab.datamodules.scaling import Form
 from ebmlab.domains import Binary, Real
 from ebmlab.errors import UserError
 from ebmlab.io.progress import Meter
+from ebmlab.numerics.launch import launched_rank
 from ebmlab.reading.pictures import DARK, SUFFIXES, files_in, losses, read_picture, too_dark
 
 NAMES = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
@@ -101,7 +102,8 @@ class ImageFolder(OwnData):
         images = torch.empty(len(paths), *self.raw_shape, dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             read = pool.map(partial(read_picture, shape=self.raw_shape), paths)
-            for i, picture in enumerate(Meter(f"reading {split} pictures", "picture", len(paths)).along(read)):
+            meter = Meter(f"reading {split} pictures", "picture", len(paths), shown=not launched_rank())
+            for i, picture in enumerate(meter.along(read)):
                 images[i] = picture.pixels
                 self._notes += losses(picture)
                 self._deep |= picture.deep

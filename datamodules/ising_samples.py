@@ -18,6 +18,7 @@ from ebmlab.errors import UserError
 from ebmlab.graphs import lattice
 from ebmlab.io.files import load, save
 from ebmlab.io.progress import Meter
+from ebmlab.numerics.launch import launched_rank
 from ebmlab.numerics.noise import uniform_numbers
 from ebmlab.numerics.streams import stream
 from ebmlab.settings import require_count
@@ -160,7 +161,8 @@ def gibbs(side: int, coupling: float, n: int, num_sweeps: int, generator: torch.
     """
     x = (2 * torch.randint(2, (side * side, n), generator=generator, dtype=torch.int8) - 1).contiguous()
     classes = [(sites, neighbours(side)[sites].unbind(1)) for sites in colours(side)]
-    for _ in Meter(f"Ising samples {side}x{side}", "sweep", num_sweeps).along(range(num_sweeps)):
+    meter = Meter(f"Ising samples {side}x{side}", "sweep", num_sweeps, shown=not launched_rank())
+    for _ in meter.along(range(num_sweeps)):
         for sites, around in classes:
             field = x.index_select(0, around[0])
             for other in around[1:]:

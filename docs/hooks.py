@@ -44,8 +44,9 @@ def on_post_build(config: Any) -> None:
 def told_apart(worker: str) -> str:
     """The program of the search, with states of lunr's automaton that it cannot take for each other.
 
-    A state's name is the letters and the numbers of the states that they lead to, so that "1" to 23 and "12" to 3 were
-    the same. The index then had words that no page holds, and a query with the beginning of one ended in an error.
+    In mkdocs-material 9.8.2 a state's name is the letters and the numbers of the states that they lead to, so that "1"
+    to 23 and "12" to 3 are the same. The index then has words that no page holds, and a query with the beginning of one
+    ends in an error.
     """
     return re.sub(r"(\w+)=\1\+(\w+)\+(\w+)\.id\}", r'\1=\1+\2+\3.id+","}', worker)
 

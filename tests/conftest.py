@@ -1,7 +1,7 @@
 import os
 from typing import Any
 
-# small tensors: several threads only wait for each other; for numpy and processes of their own, before they load
+# Tensors are small here: several threads would wait for each other. NumPy and child processes read this as they start.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 import pytest

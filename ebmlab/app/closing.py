@@ -25,7 +25,7 @@ def closing_lines(trainer: pl.Trainer) -> list[str]:
             picture = callback.picture or drawn
             lines += [] if picture is None else [f"  picture    {picture}"]
     if float(trainer.callback_metrics.get("sampler/acceptance", 1.0)) < STILL:
-        lines.append("  acceptance 0: the chains stand still, so that nothing was learnt; take a smaller step_size")
+        lines.append("  acceptance 0: the chains stand still at the end of training; take a smaller step_size")
     return list(dict.fromkeys(lines))
 
 

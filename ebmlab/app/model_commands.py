@@ -28,6 +28,7 @@ from ebmlab.drawing.tiles import tile
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.outputs import keep_apart, together
+from ebmlab.io.progress import Meter
 from ebmlab.reading.number_files import read_numpy
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
@@ -169,7 +170,7 @@ def _filled(model: TrainedModel, x: Tensor, how: dict[str, Any]) -> Tensor:
     """Completions `(N, k, *shape)` of raw samples `(N, *shape)`, each of what it lacks itself, NaN."""
     form = model.preprocessing
     found = form.to_raw(form.to_states(x.nan_to_num(0))).unsqueeze(1).repeat_interleave(how["num_samples"], 1)
-    for i, known in enumerate(x.isfinite()):
+    for i, known in enumerate(Meter("filling", "row", len(x)).along(x.isfinite())):
         if not known.all():
             found[i] = model.complete(x[i : i + 1], known, **how)[0].to(found)
     return found

@@ -12,6 +12,7 @@ from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.app.words import options
 from ebmlab.io.files import load_checkpoint
+from ebmlab.io.outputs import keep_apart
 from ebmlab.io.zoo import checkpoint
 from ebmlab.trained import load
 from ebmlab.trained.loading import checkpoint_in
@@ -53,7 +54,9 @@ def predict_alone(args: list[str]) -> None:
     if "denoise" in given:
         given["denoise"] = given["denoise"] == "true"
     data = data_for(model.learner, model, load_checkpoint(model.path))
-    if "output" not in given:
+    if "output" in given:
+        keep_apart([Path(given["output"])], [model.path])
+    else:
         check_links(run_of(model.path))
     for path in save_samples(model.learner, data, run_of(model.path), **given):
         print(path)

@@ -51,6 +51,7 @@ from ebmlab.data.interface import Data
 from ebmlab.errors import UserError, shown
 from ebmlab.io.described import fill
 from ebmlab.io.files import load_checkpoint
+from ebmlab.io.outputs import keep_apart
 from ebmlab.learners import Learner
 from ebmlab.lightning.trainer import end_children, hand_over_children, leave_signals
 from ebmlab.numerics.launch import launched_rank
@@ -251,6 +252,8 @@ class CLI(LightningCLI):
         fill(model, self.checkpoint, Path(self._get(self.config, "ckpt_path")))
         config = self.config_init[self.subcommand]
         options = {key: config[key] for key in inspect.signature(save_samples).parameters if key in config}
+        if options.get("output"):
+            keep_apart([Path(options["output"])], [self._get(self.config, "ckpt_path")])
         model.to(self.trainer.strategy.root_device)
         for path in save_samples(model, data_for(model, datamodule, self.checkpoint), self.folder, **options):
             print(path)

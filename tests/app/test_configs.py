@@ -97,6 +97,16 @@ def test_config_runs(config: str, run: Callable[..., None], tmp_path: Path, monk
     assert expected and expected <= pictures
 
 
+def test_configs_that_are_run_by_the_slow_tier_alone_are_parsed(
+    run: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for config in sorted(ALIKE):
+        with pytest.raises(SystemExit) as end:
+            run("fit", "--print_config", config=config, quick=False)
+        assert end.value.code == 0, config
+    assert capsys.readouterr().out.count("seed_everything:") == len(ALIKE)
+
+
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda p: p.stem)
 def test_headers_are_filled_in(path: Path) -> None:
     """A header gives source, hardware and expected result, and holds no placeholder."""

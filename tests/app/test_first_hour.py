@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+import ebmlab
 from ebmlab.app import model_commands
 from ebmlab.app.checks import check_energy
 from ebmlab.app.cli import main
@@ -113,7 +115,7 @@ def test_a_two_among_bits_is_no_level_of_a_pixel(binarize: bool, bits: Arrays, t
     assert data.preprocessing is not None
     model = TrainedModel(learner(), data.preprocessing)
     x, _ = read_samples(str(tmp_path / "two.csv"), data.preprocessing, None, "x")
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=r"(between 0 and|up to) 2, but those (in|of the) training"):
         model.energy(x)
 
 
@@ -129,6 +131,19 @@ def test_samples_go_to_the_file_that_is_named(bits: Arrays, tmp_path: Path) -> N
         assert np.allclose(np.loadtxt(path, delimiter=",", skiprows=1), wanted)
 
 
+@pytest.mark.parametrize("config", [[], ["--config", "rbm_digits"]], ids=["of the checkpoint", "of the user"])
+def test_samples_do_not_take_the_place_of_their_model(
+    config: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ebmlab.load("zoo/rbm-digits").path or "", "m.pt")
+    before = Path("m.pt").read_bytes()
+    with pytest.raises(SystemExit) as end:
+        main(["predict", *config, "--ckpt_path=m.pt", "--num_samples=2", "--num_steps=1", "--output=m.pt"])
+    assert end.value.code == 2 and "m.pt is read, and would be overwritten" in capsys.readouterr().err
+    assert Path("m.pt").read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ["m.pt"]
+
+
 @pytest.mark.parametrize(("acceptance", "said"), [(0.0, 1), (0.4, 0)])
 def test_a_run_whose_chains_stood_still_says_so(acceptance: float, said: int) -> None:
     trainer = pl.Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu")
@@ -136,7 +151,9 @@ def test_a_run_whose_chains_stood_still_says_so(acceptance: float, said: int) ->
     assert sum("the chains stand still" in line for line in closing_lines(trainer)) == said
 
 
-def test_empty_cells_are_filled_row_by_row(bits: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_cells_are_filled_row_by_row(
+    bits: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert bits.preprocessing is not None
     model = TrainedModel(learner(), bits.preprocessing, path=tmp_path / "m.ckpt")
@@ -147,7 +164,11 @@ def test_empty_cells_are_filled_row_by_row(bits: Arrays, tmp_path: Path, monkeyp
     given = np.array([[1, np.nan, 1], [np.nan, 0, np.nan], [1, 1, 0], [np.nan, 0, 1]])[:, None]
     assert ((found == given) | np.isnan(given)).all() and set(found.ravel()) == {0, 1}
     assert {0, 1} == set(found[0, :, 1]) == set(found[3, :, 0])
-    with pytest.raises(SystemExit):
-        main(["score", "holes.csv", "--ckpt_path=m.ckpt"])
-    with pytest.raises(SystemExit):
-        main(["complete", "bits.csv", "--ckpt_path=m.ckpt"])
+    for words, said in (
+        (["score", "holes.csv"], "holes.csv, line 2: the cell of column b is empty: fill it, or leave the line out"),
+        (["complete", "bits.csv"], "bits.csv has no empty cells and no NaN: say by --given what is known"),
+    ):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([*words, "--ckpt_path=m.ckpt"])
+        assert end.value.code == 2 and capsys.readouterr().err.splitlines()[-1].startswith(f"error: {said}")

@@ -211,7 +211,7 @@ def test_data_are_downloaded_only_if_the_user_says_so(
     assert "download failed" in fails("test", f"--ckpt_path={CHECKPOINT}", "--data.download=true", bare=True)
     assert Counting.asked > 0, "the server counts"
     Counting.asked = 0
-    gc.collect()
+    gc.collect()  # the answers that are kept, while their warning is ignored
 
 
 def test_names_of_files_grant_no_module(hostile: Callable[..., None], run: Callable[..., None]) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers_tier import cases
 
 from ebmlab.app.failures import describe
 from ebmlab.errors import UserError
@@ -81,7 +80,7 @@ def test_own_numbers_from_fit_to_predict(folder: Path, run: Callable[..., None],
 
 
 @pytest.mark.slow
-@cases("streamed", [False, True], fast=[1])
+@pytest.mark.parametrize("streamed", [False, True])
 def test_a_dataset_of_a_module_beside_the_config(streamed: bool, folder: Path, run: Callable[..., None]) -> None:
     options = (
         ["--data.field=ramp", "--data.streamed=true", "--data.num_workers=2"] if streamed else ["--data.field=ramp"]

@@ -62,12 +62,8 @@ def commands(text: str) -> list[tuple[list[str], str]]:
 TRAINER = ("fit", "validate", "test", "predict")  # take the options that make a run small
 SLOW = (
     *("Pictures", "A Dataset of PyTorch", "An energy and a sampler of your own"),
-    *(
-        "A LightningDataModule, or loaders",
-        "A table of numbers and classes: mixed, categorical columns",
-        "What becomes of raw numbers",
-    ),
-    "Numbers in a file",
+    *("A LightningDataModule, or loaders", "What becomes of raw numbers", "Numbers in a file"),
+    "A table of numbers and classes: mixed, categorical columns",
 )  # tests/app/test_own_data_commands.py has their like
 assert {*SLOW} <= {section.partition("\n")[0] for section in SECTIONS}
 

@@ -26,7 +26,7 @@ from ebmlab.app.config_files import read_config
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
-ALIKE = {
+ALIKE = {  # to another config in all but the target or its size
     "ising_100x100",
     "ising_20x20",
     "ising_ba400",

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.callbacks import EquilibriumCheck
@@ -86,7 +85,7 @@ def test_samples_that_spread_too_widely_are_warned_of(setup: Any) -> None:
 
 
 @pytest.mark.slow
-@cases(("chains", "rate", "out"), [(FromNoise(), 0.02, True), (ReplayBuffer(100), 0.005, False)], fast=[0])
+@pytest.mark.parametrize(("chains", "rate", "out"), [(FromNoise(), 0.02, True), (ReplayBuffer(100), 0.005, False)])
 def test_short_chains_from_noise_train_out_of_equilibrium_and_persistent_ones_do_not(
     setup: Any, chains: Any, rate: float, out: bool
 ) -> None:

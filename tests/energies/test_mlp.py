@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers_tier import cases
 from torch.nn.functional import silu
 
 from ebmlab.energies import MLP, Energy, mlp
@@ -72,7 +71,7 @@ def test_the_first_layer_is_evaluated_once_per_state(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-@cases(("gain", "learnt"), [(1.0, False), (5.0, True)], fast=[1])
+@pytest.mark.parametrize(("gain", "learnt"), [(1.0, False), (5.0, True)])
 def test_a_gain_teaches_the_parity_of_four_bits(gain: float, learnt: bool) -> None:
     """Each of the 12 bits adds 1/4 to the bounded objective while it is unexplained, each bit of the parity then 0."""
     torch.manual_seed(0)

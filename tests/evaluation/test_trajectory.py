@@ -7,7 +7,6 @@ import math
 
 import pytest
 import torch
-from helpers_tier import cases
 
 from ebmlab.energies import MLP, RBM, Energy, Ising, reference
 from ebmlab.errors import UserError
@@ -82,7 +81,7 @@ def test_mutants_drift(mutant: type[Trajectory]) -> None:
 
 
 @pytest.mark.slow
-@cases("num_chains", [2, 4], fast=[0])
+@pytest.mark.parametrize("num_chains", [2, 4])
 def test_the_estimate_of_z_is_unbiased(num_chains: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with few chains, and where the number of stops varies from one run to the next."""
     monkeypatch.setattr(trajectory, "TEMPERATURES", 2)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from helpers_finite import Quadratic
-from helpers_tier import cases
 
 from ebmlab.domains import Ordinal
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale
@@ -17,7 +16,7 @@ from ebmlab.samplers.tuners.pattern_search import PatternSearch
 
 
 @pytest.mark.slow
-@cases("variant", [v for v in VARIANTS if v != "edges"], fast=[2])  # edges take the couplings
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "edges"])  # edges take the couplings
 def test_the_tuner_finds_the_curvature(variant: Any) -> None:
     torch.manual_seed(0)
     W = -torch.tensor([[0.4, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.3]], dtype=torch.float64)

@@ -156,7 +156,6 @@ WOLFF_MUTANTS = {
 }
 
 
-@pytest.mark.slow
 @cases(("old", "new"), WOLFF_MUTANTS, fast=("half the field",))
 @cases("target", ["Ising in a field", "Potts in a field"], fast=[0])
 def test_mutants_of_wolff_are_caught(old: str, new: str, target: str) -> None:
