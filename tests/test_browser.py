@@ -155,7 +155,7 @@ def test_the_site(width: int, driver: Any, site: str) -> None:
         ("Bayesian posterior", "howto/posterior"),
         ("GPU", "howto/one_gpu"),
         ("load a checkpoint", "howto/tasks"),
-        ("choose a sampler", "howto/tasks"),
+        ("choose a sampler", "samplers.html"),
         ("anomaly", "howto/tasks"),
     ],
 )
