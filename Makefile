@@ -21,7 +21,7 @@ demo: $(INSTALLED)
 # Failed tests run again, with the values of their assertions: pytest takes a while to prepare this for all files. Compiled modules
 # are kept, for many tests start a fresh process.
 test: lint
-	$(FAST) -n 2 --assert=plain || { $(FAST) --last-failed --last-failed-no-failures none; exit 1; }
+	$(FAST) -n 2 --dist worksteal --assert=plain || { $(FAST) --last-failed --last-failed-no-failures none; exit 1; }
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2

@@ -1,3 +1,4 @@
+import gc
 import os
 from typing import Any
 
@@ -10,6 +11,12 @@ import torch
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # Lightning 2.6 calls jsonargparse by older names
 os.environ["WANDB_SILENT"] = "true"
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: the garbage collector need not look at it again, a tenth of the tests' time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ ALIKE = {  # to another config in all but the data, or sizes that are small here
         "grbm_mnist_medium",
         "grbm_mnist",
     ),
-    *("ebm_digits", "rbm_mnist_cd", "grbm_gmm_iso"),
+    *("ebm_digits", "rbm_mnist_cd", "grbm_gmm_iso", "ebm_dynamic_mnist_acs", "dsm_moons"),
 }
 HUGE = {"grbm_fashion", "grbm_celeba32", "grbm_celeba2k64"}  # drawing initial weights of 10,000 hidden units is slow
 

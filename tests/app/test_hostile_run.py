@@ -189,7 +189,7 @@ def test_what_is_no_plain_setting_of_the_model_is_refused(
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # torchvision keeps the answer that says no
-@pytest.mark.parametrize("options", [{"download": True, "root": "outside"}, {}])
+@cases("options", [{"download": True, "root": "outside"}, {}], fast=[0])
 def test_data_are_downloaded_only_if_the_user_says_so(
     options: dict[str, Any],
     hostile: Callable[..., None],

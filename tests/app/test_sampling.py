@@ -26,7 +26,7 @@ from ebmlab.app.config_files import read_config
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "sampling").glob("*.yaml"))
-ALIKE = {  # to another config in all but the target or its size
+ALIKE = {  # to another config in all but the target, its size, or the model that was trained for it
     "ising_100x100",
     "ising_20x20",
     "ising_ba400",
@@ -40,6 +40,10 @@ ALIKE = {  # to another config in all but the target or its size
     "modes_25",
     "logistic_posterior",
     "dmala_variants",
+    "rbm_mode",
+    "deep_ebm",
+    "antibody_infilling",
+    "quartic_mixture",
 }
 TRAINED = {
     "rbm_random": "rbm_mnist_cd",

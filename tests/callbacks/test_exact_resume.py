@@ -144,9 +144,8 @@ PERIODS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("period", "monitor"),
     [
-        ("validations", "val/energy"),
         ("steps", "train/energy_gap"),
-        *(pytest.param(p, "val/energy", marks=pytest.mark.slow) for p in PERIODS if p != "validations"),
+        *(pytest.param(p, "val/energy", marks=pytest.mark.slow) for p in PERIODS),
         *(pytest.param(p, "train/energy_gap", marks=pytest.mark.slow) for p in PERIODS if p != "steps"),
     ],
 )
@@ -172,7 +171,6 @@ def test_a_learning_rate_that_falls_on_a_plateau_of_steps(tmp_path: Path) -> Non
     ("period", "data"),
     [
         pytest.param("epochs", {}, id="epochs, plain"),
-        pytest.param("validations", {"generator": True}, id="a generator of its own"),
         pytest.param("steps", {"workers": 1}, id="another process", marks=pytest.mark.slow),
         *(
             pytest.param(period, {}, id=f"{period}, plain", marks=pytest.mark.slow)
@@ -182,7 +180,6 @@ def test_a_learning_rate_that_falls_on_a_plateau_of_steps(tmp_path: Path) -> Non
         *(
             pytest.param(period, {"generator": True}, id=f"{period}, a generator", marks=pytest.mark.slow)
             for period in PERIODS
-            if period != "validations"
         ),
     ],
 )

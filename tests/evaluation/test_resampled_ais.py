@@ -64,7 +64,7 @@ def bias(name: str, repeats: int = 1000, **settings: object) -> float:
     return float((ratio.mean() - 1) / (ratio.std() / repeats**0.5))
 
 
-@cases("name", list(CASES), fast=[0, 1])
+@cases("name", list(CASES), fast=[0])
 @cases("settings", {"adaptive": {}, "linear, 2 moves": {"schedule": "linear", "num_moves": 2}}, fast=("adaptive",))
 def test_the_mean_of_z_is_z(name: str, settings: dict[str, object]) -> None:
     """Also with only 8 chains that are resampled at nearly every temperature."""

@@ -122,7 +122,7 @@ CASES: dict[str, tuple[Sampler, Energy, int]] = {
 }
 
 
-@cases(("kernel", "energy", "num_steps"), CASES, fast=("DMALA", "block Gibbs"))
+@cases(("kernel", "energy", "num_steps"), CASES, fast=("block Gibbs",))
 def test_every_rung_keeps_its_law(kernel: Sampler, energy: Energy, num_steps: int) -> None:
     assert smallest_p(Tempered(kernel, LADDER), energy, num_steps) > PASS
 
