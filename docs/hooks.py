@@ -18,6 +18,7 @@ WIDE = 700  # pixels of a picture that a phone would make too small to read
 PICTURE = re.compile(r'<p>(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)</p>')
 CODE = re.compile(r"(?<!<pre>)<code>([^<]*)</code>")
 OPTION = re.compile(r"(?<![\w-])--[\w.+=-]{1,32}(?![\w.+=-])")
+PLUS_MINUS = re.compile(r"\+-(?=[ \dJ])(?![^<]*</code>)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>([.,:;)]*)', re.S)
 BOOST = {"Learn": 3.0, "Do": 3.0, "Understand": 2.0, "Evidence": 0.02, "Reference": 0.3}  # by shelf; others: 1
 
@@ -61,11 +62,11 @@ def told_apart(worker: str) -> str:
 
 
 def on_page_content(html: str, *, page: Any, **_: Any) -> str:
-    """Draws the formulas of pages and docstrings; wide pictures scroll, and options such as `--name` stay whole."""
+    """Draws formulas and +- of pages and docstrings; wide pictures scroll, and options such as `--name` stay whole."""
     folder = Path(page.file.abs_src_path).parent
     html = PICTURE.sub(lambda found: _scrolling(found, folder), html)
     html = CODE.sub(lambda found: OPTION.sub(r'<span class="kept">\g<0></span>', found[0]), html)
-    return with_mathml(html)
+    return with_mathml(PLUS_MINUS.sub("±", html))
 
 
 def with_mathml(html: str) -> str:
