@@ -32,8 +32,10 @@ def on_config(config: Any) -> Any:
 def _kept(entry: Any, docs: Path) -> Any:
     if isinstance(entry, str):
         return entry if (docs / entry).exists() else None
-    ((title, children),) = entry.items()
-    return {title: [child for child in (_kept(child, docs) for child in children) if child is not None]}
+    ((title, inside),) = entry.items()
+    if isinstance(inside, str):
+        return {title: inside} if (docs / inside).exists() else None
+    return {title: [child for child in (_kept(child, docs) for child in inside) if child is not None]}
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> None:
