@@ -126,7 +126,7 @@ def _in_words(text: str) -> str:
 
 def _suggestion(place: str, option: str, owner: str) -> str:
     """What was meant by an option that a class does not have, or all that it has."""
-    from ebmlab.app.known_classes import deeper  # imports torch
+    from ebmlab.app.known_classes import deeper, having  # imports torch
     from ebmlab.app.trust import found as trusted
 
     if meant := deeper(place, option):
@@ -138,8 +138,12 @@ def _suggestion(place: str, option: str, owner: str) -> str:
         accepted = [p for p in inspect.signature(target).parameters if p not in ("self", "args", "kwargs")]
     except (TypeError, ValueError):
         return ""
-    close = difflib.get_close_matches(option, accepted, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(accepted) or 'none'}"
+    if close := difflib.get_close_matches(option, accepted, n=1):
+        return f"; did you mean {close[0]}?"
+    has = f"; it has {', '.join(accepted) or 'none'}"
+    return (
+        f"; {others[0]} has it: --{place} {others[0]} --{place}.{option}" if (others := having(place, option)) else has
+    )
 
 
 def _home(owner: str) -> str:
