@@ -62,10 +62,11 @@ def as_images(x: Tensor, domain: DomainName) -> Tensor:
 def for_bits(x: Tensor, form: Form) -> str:
     """All that has to be set to make bits of a user's numbers, where a form asks for something else."""
     low, high = float(x.min()), float(x.max())
+    end = ""
     if _only(x, -1, 1):
         wanted = {"domain": "binary", "binarize": "false"}
     elif low < 0:
-        return "no bits can be made of numbers below 0: set domain to real, and take an energy on real numbers"
+        wanted, end = {"domain": "real", "binarize": "false"}, ", and take an energy on real numbers: some are below 0"
     elif _only(x, 0, 1):
         wanted = {"domain": "binary"}
     else:
@@ -73,7 +74,7 @@ def for_bits(x: Tensor, form: Form) -> str:
         wanted = {"domain": "binary", "binarize": "true"}
         wanted |= {} if white / 2 < high <= white else {"max_value": f"{high:.6g}"}
     set_already = {"domain": form.domain, "binarize": str(bool(form.binarize)).lower()}
-    return "set " + " and ".join(f"{n} to {value}" for n, value in wanted.items() if set_already.get(n) != value)
+    return "set " + " and ".join(f"{n} to {value}" for n, value in wanted.items() if set_already.get(n) != value) + end
 
 
 def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:

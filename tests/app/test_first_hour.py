@@ -201,7 +201,7 @@ SPINS = [[1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]]
         ([[0.0, 2.0], [1.0, 0.0]], Form("binary"), "set binarize to true and max_value to 2"),
         ([[0.0, 255.0], [9.0, 0.0]], Form("binary"), "set binarize to true"),
         ([[0.0, 1.0]], Form("real", binarize=True), "set domain to binary"),
-        ([[-0.3, 2.1]], Form("binary"), "no bits can be made of numbers below 0: set domain to real, and take an"),
+        ([[-0.3, 2.1]], Form("binary"), "set domain to real, and take an energy on real numbers: some are below 0"),
     ],
 )
 def test_one_line_says_all_that_makes_bits(rows: list[list[float]], form: Form, wanted: str, tmp_path: Path) -> None:
