@@ -66,13 +66,12 @@ def deeper(place: str, option: str) -> str | None:
     return next((f"--{full}" for full in parts if full.endswith(f".{name}")), None)
 
 
-def having(place: str, option: str) -> list[str]:
-    """The names of the classes that may stand at a place and have an option; those of a user's own data first."""
-    kinds = {name: found(path) for name, path in known(_PLACES[place]).items()} if place in _PLACES else {}
+def data_with(option: str) -> str | None:
+    """The data set that has an option, one for a user's own data first; None if there is none."""
+    kinds = {name: found(path) for name, path in known(_PLACES["data"]).items()}
     own = found("ebmlab.datamodules.own_data.OwnData")
-    return sorted(
-        (n for n, kind in kinds.items() if option in _parameters(kind)), key=lambda n: own not in kinds[n].__mro__
-    )
+    names = [name for name, kind in kinds.items() if option in _parameters(kind)]
+    return min(names, key=lambda name: own not in kinds[name].__mro__, default=None)
 
 
 def _nested() -> list[str]:

@@ -23,7 +23,7 @@ from ebmlab.app.class_help import class_help
 from ebmlab.app.cli import main
 from ebmlab.app.closing import closing_lines, why_no_score
 from ebmlab.app.config_errors import parser_message
-from ebmlab.app.known_classes import close_class, having, meant
+from ebmlab.app.known_classes import close_class, data_with, meant
 from ebmlab.app.parser import Parser
 from ebmlab.app.prediction import save_samples
 from ebmlab.app.sample_files import read_samples
@@ -64,6 +64,19 @@ LEARNER = "model: Problem with given class_path 'ebmlab.learners.ContrastiveDive
             "sampler: there is no dmala; did you mean ebmlab.samplers.DMALA?",
         ),
         ("resume: Expected one of 'auto' Given value: yes", "resume is 'yes', but must be one of 'auto'"),
+        ("trainer.n: Expected a <class 'int'> Given value: many", "trainer.n is 'many', but must be a whole number"),
+        (
+            "seed: Expected a <class 'bool'> Expected a <class 'int'> Given value: x",
+            "seed is 'x', but must be true or false or a whole number",
+        ),
+        (
+            "data: Problem with given class_path 'a.B': c: Expected a typing.Literal['d', 'e']. Got value: f",
+            "data.c is 'f', but must be one of 'd', 'e'",
+        ),
+        (
+            "sampler: Expected a path but NUTZ either x. Expected a dot import path string: NUTZ",
+            "sampler: there is no NUTZ (`python -m ebmlab list` shows all)",
+        ),
         (
             "You restored a checkpoint with current_epoch=23, but you have set Trainer(max_epochs=12).",
             "the checkpoint has trained 23 epochs, but trainer.max_epochs is 12: give a larger number",
@@ -315,7 +328,7 @@ def test_nan_is_named_by_its_line(head: str, line: int, tmp_path: Path) -> None:
 def test_an_option_of_another_class_names_the_class(fails: Callable[..., str]) -> None:
     said = fails("fit", "--config=rbm_digits", "--data.path=spins.csv", bare=True)
     assert said == "error: data: Digits has no option path; Arrays has it: --data Arrays --data.path"
-    assert having("data", "root")[0] == "ImageFolder" and "DMALA" in having("model.sampler", "step_size")
+    assert (data_with("root"), data_with("nothing")) == ("ImageFolder", None)
 
 
 @pytest.mark.parametrize(("standardize", "names"), [(True, "a, standardised"), (False, "a")])
