@@ -18,6 +18,7 @@ WIDE = 700  # pixels of a picture that a phone would make too small to read
 PICTURE = re.compile(r'<p>(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)</p>')
 CODE = re.compile(r"(?<!<pre>)<code>([^<]*)</code>")
 OPTION = re.compile(r"(?<![\w-])--[\w.+=-]{1,32}(?![\w.+=-])")
+PLUS_MINUS = re.compile(r"\+-(?=[ \dJ])(?![^<]*</code>)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>([.,:;)]*)', re.S)
 BOOST = {"Learn": 3.0, "Do": 3.0, "Understand": 2.0, "Evidence": 0.02, "Reference": 0.3}  # by shelf; others: 1
 
@@ -31,8 +32,10 @@ def on_config(config: Any) -> Any:
 def _kept(entry: Any, docs: Path) -> Any:
     if isinstance(entry, str):
         return entry if (docs / entry).exists() else None
-    ((title, children),) = entry.items()
-    return {title: [child for child in (_kept(child, docs) for child in children) if child is not None]}
+    ((title, inside),) = entry.items()
+    if isinstance(inside, str):
+        return {title: inside} if (docs / inside).exists() else None
+    return {title: [child for child in (_kept(child, docs) for child in inside) if child is not None]}
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> None:
@@ -61,11 +64,11 @@ def told_apart(worker: str) -> str:
 
 
 def on_page_content(html: str, *, page: Any, **_: Any) -> str:
-    """Draws the formulas of pages and docstrings; wide pictures scroll, and options such as `--name` stay whole."""
+    """Draws formulas and the sign of plus or minus; wide pictures scroll and link to themselves; options stay whole."""
     folder = Path(page.file.abs_src_path).parent
     html = PICTURE.sub(lambda found: _scrolling(found, folder), html)
     html = CODE.sub(lambda found: OPTION.sub(r'<span class="kept">\g<0></span>', found[0]), html)
-    return with_mathml(html)
+    return with_mathml(PLUS_MINUS.sub("±", html))
 
 
 def with_mathml(html: str) -> str:
@@ -75,7 +78,11 @@ def with_mathml(html: str) -> str:
 
 def _scrolling(found: re.Match[str], folder: Path) -> str:
     path = folder / found[2]
-    return f'<p class="wide">{found[1]}</p>' if path.suffix == ".svg" or _width(path) > WIDE else found[0]
+    return (
+        f'<p class="wide"><a href="{found[2]}">{found[1]}</a></p>'
+        if path.suffix == ".svg" or _width(path) > WIDE
+        else found[0]
+    )
 
 
 def _width(path: Path) -> int:

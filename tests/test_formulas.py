@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 from PIL import Image
 
 pytest.importorskip("griffe")
 pytest.importorskip("latex2mathml")
 from docs.docstrings import FORMULAS, typeset
-from docs.hooks import on_page_content, told_apart, with_mathml
+from docs.hooks import on_config, on_page_content, told_apart, with_mathml
 from docs.notebooks import FENCE
 
 ROOT = Path(__file__).parents[1]
@@ -66,9 +67,16 @@ def test_wide_pictures_scroll_and_options_stay_whole(tmp_path: Path) -> None:
     Image.new("L", (90, 9)).save(tmp_path / "small.png")
     page = SimpleNamespace(file=SimpleNamespace(abs_src_path=str(tmp_path / "page.md")))
     shown = [on_page_content(f'<p><img alt="a" src="{name}.png" /></p>', page=page) for name in ("wide", "small")]
-    assert [text.startswith('<p class="wide">') for text in shown] == [True, False]
-    code = "<code>fit --a.b 1</code> <pre><code>--c</code></pre>"
-    assert on_page_content(code, page=page) == code.replace("--a.b", '<span class="kept">--a.b</span>')
+    assert [text.startswith('<p class="wide"><a href="wide.png">') for text in shown] == [True, False]
+    code = "<code>fit --a.b 1 +- 2</code> <pre><code>--c</code></pre>"
+    whole = code.replace("--a.b", '<span class="kept">--a.b</span>')
+    assert on_page_content(f"{code} 3 +- 4", page=page) == f"{whole} 3 ± 4"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    config = {"nav": yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"], "docs_dir": str(ROOT / "docs")}
+    kept = set(re.findall(r"[\w/]+\.md", repr(on_config(config)["nav"])))
+    assert kept == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
 
 def test_the_search_tells_states_apart() -> None:
