@@ -16,7 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.io.files import load, save
 from ebmlab.problems import Clique, Geometric, Linear, Minimum, erdos_renyi, minimise, plus_minus_j
 from ebmlab.problems.chains import Words
-from ebmlab.samplers import GWG, ChromaticGibbs, PathAuxiliary, Sampler
+from ebmlab.samplers import GWG, ChromaticGibbs, PathAuxiliary, Sampler, Tempered
 
 FILE = "a/search.pt"
 
@@ -43,6 +43,7 @@ def searched(energy: Any, sampler: Sampler, chains: int, stop_at: int = 0, **opt
 CASES: dict[str, tuple[Callable[[], Any], Sampler, int]] = {
     "in words": (lambda: plus_minus_j(32, seed=1), ChromaticGibbs(), 100),
     "in floats": (lambda: plus_minus_j(6, seed=1), ChromaticGibbs(), 9),
+    "by replica exchange": (lambda: plus_minus_j(6, seed=1), Tempered(ChromaticGibbs(), [1.0, 0.6, 0.3]), 9),
     "step by step": (lambda: Clique(erdos_renyi(12, 0.6, seed=4)).energy, PathAuxiliary(), 7),
 }
 
