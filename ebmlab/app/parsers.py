@@ -124,8 +124,8 @@ def solve_parser() -> Line:
         "--schedule",
         choices=("geometric", "linear", "reheated", "exchange"),
         default="geometric",
-        help="of beta (default: geometric); reheated goes back from where chains get nowhere, and exchange holds chains "
-        "at temperatures between which they swap",
+        help="of beta (default: geometric); reheated goes back from where chains get nowhere; exchange holds chains at "
+        "temperatures between which they swap",
     )
     add("--beta", type=float, nargs=2, metavar=("FIRST", "LAST"), help="where annealings begin and end")
     add("--kind", help="the format of the file, where its content does not tell")

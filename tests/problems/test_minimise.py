@@ -159,7 +159,7 @@ def test_replicas_have_the_laws_of_their_rungs() -> None:
 
 
 def test_replicas_cross_what_cold_chains_do_not() -> None:
-    """Two valleys of a ferromagnet, one of which a weak field lifts: cold chains stay in the one that they fell into."""
+    """Two valleys of a ferromagnet, one of which a weak field lifts: cold chains stay where they fell."""
     torch.manual_seed(0)
     energy, shares = Ising.lattice(4, 1.0, field=0.02), []
     for betas in ([1.0], [1.0, 0.4, 0.2, 0.1, 0.06]):
