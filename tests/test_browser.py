@@ -108,17 +108,23 @@ def test_the_dashboard_of_300_runs(driver: Any, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the site, which a server on this machine gives out."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site."""
     pytest.importorskip("mkdocs")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(built: Path) -> Iterator[str]:
+    """The address of the site, which a server on this machine gives out."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(built)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -153,11 +159,14 @@ def test_the_site(width: int, driver: Any, site: str) -> None:
     [
         ("learning rate", "howto/tasks"),
         ("two moons", "howto/two_moons"),
+        ("column", "own_data"),
+        ("spin", "howto/tasks"),
+        ("Ctrl-C", "howto/tasks"),
         ("inpainting", "howto/tasks"),
         ("Bayesian posterior", "howto/posterior"),
         ("GPU", "howto/one_gpu"),
         ("load a checkpoint", "howto/tasks"),
-        ("choose a sampler", "howto/tasks"),
+        ("choose a sampler", "samplers.html"),
         ("anomaly", "howto/tasks"),
     ],
 )
@@ -166,3 +175,10 @@ def test_the_search_finds_a_how_to_first(words: str, found: str, driver: Any, si
     driver.get(f"{site}/index.html?q={words.replace(' ', '+')}")
     first = wait(driver, "document.querySelector('.md-search-result__link')?.href")
     assert found in first, first
+
+
+@pytest.mark.slow
+def test_the_search_works_in_pages_opened_as_files(driver: Any, built: Path) -> None:
+    driver.get((built / "index.html").as_uri() + "?q=two+moons")
+    assert "howto/two_moons" in wait(driver, "document.querySelector('.md-search-result__link')?.href")
+    assert complaints(driver) == []
