@@ -132,19 +132,17 @@ class Ladders(States):
         super().__init__(energy, sampler, num_chains)
 
     def _parts(self) -> Sequence[Tensor]:
-        return [ladders.flatten(0, 1) for ladders in self.x.unflatten(0, (-1, self.rungs)).chunk(self.blocks)]
+        return [ladders.flatten(0, 1) for ladders in self._by_ladder(self.x).chunk(self.blocks)]
 
     def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
-        state = None
+        state = self.sampler.init(tempered(self.target, betas[0]), self._by_ladder(x))
         for beta in betas:
             at = tempered(self.target, beta)
-            if state is None:
-                state = self.sampler.init(at, x.unflatten(0, (-1, self.rungs)))
-            else:
-                state = self.sampler.refresh(at, state, x)
-            state, _ = self.sampler.step(at, state)
-            x = state.replicas.x
-        return x
+            state, _ = self.sampler.step(at, self.sampler.refresh(at, state, state.replicas.x))
+        return state.replicas.x
+
+    def _by_ladder(self, x: Tensor) -> Tensor:
+        return x.reshape(-1, self.rungs, *x.shape[1:])
 
 
 class Words:
