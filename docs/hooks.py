@@ -64,7 +64,7 @@ def told_apart(worker: str) -> str:
 
 
 def on_page_content(html: str, *, page: Any, **_: Any) -> str:
-    """Draws formulas and +- of pages and docstrings; wide pictures scroll, and options such as `--name` stay whole."""
+    """Draws formulas and the sign of plus or minus; wide pictures scroll and link to themselves; options stay whole."""
     folder = Path(page.file.abs_src_path).parent
     html = PICTURE.sub(lambda found: _scrolling(found, folder), html)
     html = CODE.sub(lambda found: OPTION.sub(r'<span class="kept">\g<0></span>', found[0]), html)
@@ -78,7 +78,11 @@ def with_mathml(html: str) -> str:
 
 def _scrolling(found: re.Match[str], folder: Path) -> str:
     path = folder / found[2]
-    return f'<p class="wide">{found[1]}</p>' if path.suffix == ".svg" or _width(path) > WIDE else found[0]
+    return (
+        f'<p class="wide"><a href="{found[2]}">{found[1]}</a></p>'
+        if path.suffix == ".svg" or _width(path) > WIDE
+        else found[0]
+    )
 
 
 def _width(path: Path) -> int:
