@@ -95,7 +95,7 @@ def loops(graphs: int) -> Graphs:
 
 KINDS = {"sets": (sets, 16), "cliques": (cliques, 3), "cuts": (cuts, 3), "loops": (loops, 3)}
 TITLES = {
-    "independent sets": "ER-[700-800], p = 0.15, our searches with 32 chains",
+    "independent sets": "Random graphs of 700 to 800 nodes, p = 0.15, our searches with 32 chains",
     "cliques 250": "ER-250, p = 0.9, as independent sets of the other graph",
     "cliques 250, own energy": "ER-250, p = 0.9, by the energy of a clique",
     "cliques 500": "ER-500, p = 0.5, as independent sets of the other graph",
@@ -159,15 +159,15 @@ def table(rows: list[Row], title: str) -> str:
         known = {k: max(tops(row) for row in some if row["graph"] == k) for k in {row["graph"] for row in some}}
         known |= {row["graph"]: row["known"] for row in some if row["known"] is not None}
         lines = [f"{title}; {many(len(graphs), 'graph')}, {seconds:g} s, {many(threads, 'thread')}:", ""]
-        lines += ["| search | mean of the best | the best of all | seconds to 99 % |", "|---|---|---|---|"]
+        lines += ["| search | mean of the best | graphs with the best | seconds to 99 % |", "|---|---|---|---|"]
         for who in names:
             own = [found[who, k] for k in graphs]
             as_good = sum(tops(row) >= known[row["graph"]] for row in own)
             reached = [reaches(row, known[row["graph"]]) for row in own]
-            package = f" ({own[0]['package']})" if own and own[0]["package"] else ""
+            package = own[0]["package"] if own else ""
             when = f"{np.mean(reached):.2f}" if all(map(math.isfinite, reached)) else "not always"
             mean = np.mean([tops(row) for row in own]) if own else math.nan
-            lines.append(f"| {who}{package} | {mean:,.2f} | {as_good} of {len(own)} | {when} |")
+            lines.append(f"| {named(who, package)} | {mean:,.2f} | {as_good} of {len(own)} | {when} |")
         for who in names:
             own = [row for row in some if row["who"] == who]
             if len(own) > len(graphs):
@@ -178,6 +178,14 @@ def table(rows: list[Row], title: str) -> str:
             lines += ["", f"{who} took {took:.0f} s."]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
+
+
+def named(who: str, package: str) -> str:
+    """A search with its package's version."""
+    name = package.partition(" ")[0]
+    return (
+        who.replace(name, package, 1) if package and who.startswith(name) else f"{who} ({package})" if package else who
+    )
 
 
 def many(count: int, noun: str) -> str:

@@ -10,7 +10,7 @@ from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import held_out, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
-from ebmlab.data.interface import KnownDensity
+from ebmlab.data.interface import Data, KnownDensity
 from ebmlab.domains import Real
 from ebmlab.drawing.plane import Surface, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
@@ -103,13 +103,22 @@ class Density2D(SampleEvaluation):
         surfaces.append(Surface("energy above its minimum", energy_above_minimum(z), ENERGY_RANGE, "viridis_r"))
         samples = learner.draw(noise(learner, n), num_steps).cpu()
         title = f"{len(samples)} samples after {num_steps} steps"
-        figure = draw_surfaces_and_points(surfaces, extent, samples, states[:n], title)
+        figure = draw_surfaces_and_points(surfaces, extent, samples, states[:n], title, axis_names(data))
         self.log_image(trainer, "samples/density", figure, caption=made_by(learner.sampler, num_steps))
 
     def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:
         name = f"{'test' if held_out(trainer) == 'test' else 'validation'} log-likelihood"
         trusted = bool(metrics["quadrature/trusted"])
         return Headline(name, metrics["quadrature/log_likelihood"], unit="nats", trusted=trusted, about="quadrature")
+
+
+def axis_names(data: Data) -> tuple[str, str]:
+    """The names of the two coordinates of states, which say so where they are not the data's own numbers."""
+    form = data.preprocessing
+    first, second = form.columns if form is not None and len(form.columns) == 2 else ("", "")
+    if form is None or (set(form.mean), set(form.std)) == ({0.0}, {1.0}):
+        return first, second
+    return f"{first or 'first number'}, standardised", f"{second or 'second number'}, standardised"
 
 
 def energy_above_minimum(z: PlaneIntegral) -> Tensor:

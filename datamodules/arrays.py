@@ -14,9 +14,9 @@ from torch import Tensor
 
 from ebmlab.data.preprocessing import Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
-from ebmlab.datamodules.scaling import DomainName, Form, as_images
+from ebmlab.datamodules.scaling import DomainName, Form, as_images, for_bits
 from ebmlab.errors import UserError
-from ebmlab.reading.number_files import SUFFIXES, read_numbers
+from ebmlab.reading.number_files import SUFFIXES, read_numbers, require_finite
 from ebmlab.reading.tables import check_columns, read_head
 
 
@@ -24,7 +24,8 @@ class Arrays(OwnData):
     """Samples in a file: .npy, .npz, .csv (one in each row, with or without names above) or .pt.
 
     Numbers become states of the domain by one rule (`datamodules.scaling.scaling`). Levels of pixels are divided by
-    255, and class numbers become one-hot vectors. Booleans and bits are 0 and 1, or spins if these are asked for.
+    255, and class numbers become one-hot vectors. Booleans and bits are 0 and 1, or spins if these are asked for. Spins
+    become bits if these are.
 
     Args:
         path: the file with the samples to train on; parts of them validate and test where `val` and `test` name none.
@@ -97,6 +98,9 @@ class Arrays(OwnData):
         if categories and domain != "mixed":
             raise UserError(f"Arrays: categories are of mixed tables, but domain is {domain}: set domain to mixed")
         form = Form(domain, standardize, binarize, max_value, num_values, classes)
+        if binarize and domain != "binary":
+            mend = for_bits(x, form) if domain == "real" else f"set binarize to false, or for bits {for_bits(x, form)}"
+            raise UserError(f"Arrays: binarize makes bits, but domain is {domain}: {mend}")
         super().__init__(own, form, val_fraction, test_fraction, split_seed, batch_size, seed)
         self.name = Path(path).stem
         self.classes = None if names is None else np.unique(names)
@@ -167,8 +171,5 @@ class Arrays(OwnData):
 @functools.lru_cache(maxsize=4)  # the command line makes a datamodule more than once
 def _numbers(path: Path, changed: int, labels: str | int | None, field: str) -> tuple[Tensor, np.ndarray | None]:
     x, names = read_numbers(path, labels, field)
-    bad = ~torch.isfinite(x).flatten(1).all(1)
-    if bad.any():
-        where = f"the first is number {int(bad.nonzero()[0])}, counted from 0"
-        raise UserError(f"{path}: {int(bad.sum())} of {len(x)} samples hold NaN or infinity, {where}: remove them")
+    require_finite(x, path, labels)
     return x, names

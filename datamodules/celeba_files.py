@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.data.interface import SPLITS
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, one_line
 from ebmlab.io import files
 from ebmlab.io.progress import Meter
 
@@ -45,7 +45,9 @@ def face(path: Path, size: int) -> Tensor:
             crop = functional.center_crop(image.convert("RGB"), [CROP, CROP])
             resized: Tensor = functional.pil_to_tensor(functional.resize(crop, [size, size]))
     except OSError as error:
-        raise UserError(f"CelebA: {path} is not a readable image ({error}); put the original there") from error
+        raise UserError(
+            f"CelebA: {path} is not a readable image ({one_line(error)}); put the original there"
+        ) from error
     return resized
 
 
@@ -72,7 +74,9 @@ def save(content: dict[str, Tensor], path: Path) -> None:
     try:
         files.save(content, path)
     except OSError as error:
-        raise UserError(f"CelebA: cannot write {path} ({error}); the folder must be writable, with space") from error
+        raise UserError(
+            f"CelebA: cannot write {path} ({one_line(error)}); the folder must be writable, with space"
+        ) from error
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ebmlab.datamodules import matlab, restricted_pickle
 from ebmlab.datamodules.roots import data_root
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, one_line
 from ebmlab.numerics.streams import stream
 
 
@@ -134,5 +134,7 @@ class SVHN(Colour32):
         try:
             x, y = matlab.read(path, "X", "y")
         except ValueError as error:
-            raise UserError(f"{self.title}: {path} is damaged ({error}); put that of {self.source} there") from error
+            raise UserError(
+                f"{self.title}: {path} is damaged ({one_line(error)}); put that of {self.source} there"
+            ) from error
         return np.moveaxis(x, (3, 2), (0, 1)) if x.ndim == 4 else x, y.flatten() % 10

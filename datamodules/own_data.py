@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing, moments
-from ebmlab.datamodules.scaling import DOMAINS, Form, scaling
+from ebmlab.datamodules.scaling import DOMAINS, Form, for_bits, scaling
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.errors import UserError
@@ -132,7 +132,7 @@ class OwnData(TensorDataModule):
             if self.form.binarize and self.form.max_value is None and high <= white / 2:
                 raise UserError(
                     f"{where}: the values go up to {high:.6g}, but {white:g} would be white, so that next to all bits "
-                    "would be 0: set max_value to the largest level"
+                    f"would be 0: {for_bits(sample, self.form)}"
                 )
         return self._scaling
 
@@ -179,7 +179,8 @@ class OwnData(TensorDataModule):
         words = [f"divided by {divisor:g}"] if divisor != 1 else []
         words += ["standardised"] if self.standardize else []
         words += ["binarised at 1/2" if self.binarize is True else "drawn as bits in each batch"] * bool(self.binarize)
-        words += ["turned from 0 and 1 into -1 and +1"] * (not self.standardize and self.scaling.mean != (0.0,))
+        words += ["turned from 0 and 1 into -1 and +1"] * (self.scaling.mean == (0.5,))
+        words += ["turned from -1 and +1 into 0 and 1"] * (self.scaling.mean == (-1.0,))
         words += ["turned into one-hot vectors"] * bool(self.scaling.num_classes)
         return f"the values are {', then '.join(words)}" if words else "the values stay what they are"
 

@@ -59,6 +59,24 @@ def as_images(x: Tensor, domain: DomainName) -> Tensor:
     return x.movedim(3, 1) if len(shape) == 3 and shape[2] in (1, 3) and shape[0] not in (1, 3) else x
 
 
+def for_bits(x: Tensor, form: Form) -> str:
+    """All that has to be set to make bits of a user's numbers, where a form asks for something else."""
+    low, high = float(x.min()), float(x.max())
+    end = ""
+    if _only(x, -1, 1):
+        wanted = {"domain": "binary", "binarize": "false"}
+    elif low < 0:
+        wanted, end = {"domain": "real", "binarize": "false"}, ", and take an energy on real numbers: some are below 0"
+    elif _only(x, 0, 1):
+        wanted = {"domain": "binary"}
+    else:
+        white = LEVELS if are_levels(x) else 1.0
+        wanted = {"domain": "binary", "binarize": "true"}
+        wanted |= {} if white / 2 < high <= white else {"max_value": f"{high:.6g}"}
+    set_already = {"domain": form.domain, "binarize": str(bool(form.binarize)).lower()}
+    return "set " + " and ".join(f"{n} to {value}" for n, value in wanted.items() if set_already.get(n) != value) + end
+
+
 def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
     """Finds how raw training data become states, but for standardisation and binarisation.
 
@@ -91,17 +109,14 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
     if form.domain == "binary" and not form.binarize:
         if _only(x, 0, 1):
             return Preprocessing(shape, unit=True)
-        can = low >= 0 and (high <= 1 or are_levels(x))
-        mend = "set binarize to true, or domain to real" if can else "set domain to real"
-        mend = "domain spin takes -1 and +1" if _only(x, -1, 1) else mend
-        raise UserError(f"{found}; bits must be 0 or 1: {mend}")
+        if _only(x, -1, 1):
+            return Preprocessing(shape, mean=(-1.0,), std=(2.0,))
+        raise UserError(f"{found}; bits must be 0 and 1, or -1 and +1, which become 0 and 1: {for_bits(x, form)}")
     pixels = bool(form.binarize) or (len(shape) == 3 and shape[0] in (1, 3))
     divisor = form.max_value or (LEVELS if (pixels or x.dtype == torch.uint8) and are_levels(x) else 1.0)
     unit = (pixels or divisor > 1) and low >= 0 and high <= divisor  # other samples only happen to lie in [0, 1]
     if form.binarize and not unit:
-        raise UserError(
-            f"{found}; what is binarised must lie in [0, 1] or [0, 255]: set max_value to the largest level"
-        )
+        raise UserError(f"{found}; what is binarised must lie in [0, 1] or [0, 255]: {for_bits(x, form)}")
     if pixels and low < 0 and high > 1 and whole and form.max_value is None:
         raise UserError(
             f"{found}; pixels must not be negative: signed bytes become levels again with .astype('uint8'); if these "

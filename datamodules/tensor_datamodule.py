@@ -197,7 +197,10 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
             bad = ~torch.isfinite(data).flatten(1).all(1)
             if bad.any():
                 count, first = int(bad.sum()), int(bad.nonzero()[0])
-                raise UserError(f"{where}: {count} of {len(data)} samples hold NaN or infinity, the first at {first}")
+                raise UserError(
+                    f"{where}: {count} of {len(data)} samples hold NaN or infinity, the first is number {first}, "
+                    "counted from 0"
+                )
 
     def num_train_samples(self) -> int:
         """How many samples there are to train on."""

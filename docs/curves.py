@@ -41,23 +41,26 @@ def draw() -> Figure:
     data = Digits(binarize=True)
     data.setup("fit")
     x = data.states("train", 1437).flatten(1)
-    figure = Figure(figsize=(12, 3.4), dpi=100, layout="constrained")
+    figure = Figure(figsize=(12, 3.6), dpi=100, layout="constrained")
     training, acceptance, annealing = figure.subplots(1, 3)
+    figure.get_layout_engine().set(wspace=0.06)
     rbm, gaps = trained(x, BlockGibbs())
     _, sick = trained(x, DMALA(0.05))
     training.plot(gaps, color=HEALTHY, label="block Gibbs")
     training.plot(sick, color=SICK, label="chains that hardly move")
-    _named(training, "training: E of data minus E of chains", "iteration", "nats")
+    _named(training, "training: E(data) - E(chains)", "iteration", "nats")
 
     steps = [0.01 * 2**k for k in range(11)]
     infos = [DMALA(step).sample(rbm, x[:200], 20)[1] for step in steps]
-    acceptance.plot(steps, [float(info.acceptance.mean()) for info in infos], "o-", color=SICK, label="acceptance")
-    acceptance.plot([], [], "s-", color=HEALTHY, label="bits changed a step")
+    acceptance.plot(steps, [float(info.acceptance.mean()) for info in infos], "o-", color=SICK)
     moved = acceptance.twinx()
     moved.plot(steps, [float(info.hops.mean()) for info in infos], "s-", color=HEALTHY)
     moved.set_ylim(bottom=0)
+    moved.set_ylabel("bits changed a step", color=HEALTHY)
+    moved.spines[["top"]].set_visible(False)
     acceptance.set_xscale("log")
-    _named(acceptance, "DMALA: too small, right, too large", "step size", "", "center left")
+    _named(acceptance, "DMALA: steps too small, right, too large", "step size", "acceptance")
+    acceptance.yaxis.label.set_color(SICK)
 
     numbers = [10, 30, 100, 300, 1000, 3000]
     found = [log_z(rbm, BlockGibbs(), x=x, num_chains=100, num_temperatures=n, schedule="linear") for n in numbers]
@@ -68,9 +71,10 @@ def draw() -> Figure:
     return figure
 
 
-def _named(axes: Axes, title: str, x: str, y: str, legend: str = "best") -> None:
+def _named(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set(title=title, xlabel=x, ylabel=y)
-    axes.legend(fontsize=8, loc=legend)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize=8)
     axes.spines[["top"]].set_visible(False)
 
 

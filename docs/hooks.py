@@ -1,6 +1,7 @@
-"""What `mkdocs build` does beside rendering: typesets formulas, and puts how-tos before results in the search.
+"""What `mkdocs build` does beside rendering: typesets formulas, lays out for phones, and mends the search.
 
 A formula between dollars, `$E(x)$`, becomes MathML, which browsers draw by themselves: no script and no font is loaded.
+How-tos stand before results in the search, which also works in pages that are opened as files.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from PIL import Image
 
+WIDE = 700  # pixels of a picture that a phone would make too small to read
+PICTURE = re.compile(r'<p>(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)</p>')
+CODE = re.compile(r"(?<!<pre>)<code>([^<]*)</code>")
+OPTION = re.compile(r"(?<![\w-])--[\w.+=-]{1,32}(?![\w.+=-])")
+PLUS_MINUS = re.compile(r"\+-(?=[ \dJ])(?![^<]*</code>)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>([.,:;)]*)', re.S)
 BOOST = {"Learn": 3.0, "Do": 3.0, "Understand": 2.0, "Evidence": 0.02, "Reference": 0.3}  # by shelf; others: 1
 
@@ -25,20 +32,25 @@ def on_config(config: Any) -> Any:
 def _kept(entry: Any, docs: Path) -> Any:
     if isinstance(entry, str):
         return entry if (docs / entry).exists() else None
-    ((title, children),) = entry.items()
-    return {title: [child for child in (_kept(child, docs) for child in children) if child is not None]}
+    ((title, inside),) = entry.items()
+    if isinstance(inside, str):
+        return {title: inside} if (docs / inside).exists() else None
+    return {title: [child for child in (_kept(child, docs) for child in inside) if child is not None]}
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> None:
     """Says what a page weighs in the search: who looks for "learning rate" wants to set one."""
-    shelf = page.parent.title if page.parent else ""
-    page.meta.setdefault("search", {"boost": BOOST.get(shelf, 1.0)})
+    above = [section.title for section in page.ancestors]
+    page.meta.setdefault("search", {"boost": BOOST.get(above[-1], 1.0) if above else 1.0})
 
 
 def on_post_build(config: Any) -> None:
-    """Mends the search, which else finds nothing for words such as "column" and "spin"."""
-    for worker in Path(config["site_dir"]).glob("assets/javascripts/workers/search.*.min.js"):
+    """Mends the search, which else finds nothing for words such as "column" and "spin", and nothing at all in files."""
+    site = Path(config["site_dir"])
+    for worker in site.glob("assets/javascripts/workers/search.*.min.js"):
         worker.write_text(told_apart(worker.read_text()))
+    index = site / "search" / "search_index.json"
+    index.with_suffix(".js").write_text(f"var __index = {index.read_text()}")  # a page may load it from a file
 
 
 def told_apart(worker: str) -> str:
@@ -51,9 +63,31 @@ def told_apart(worker: str) -> str:
     return re.sub(r"(\w+)=\1\+(\w+)\+(\w+)\.id\}", r'\1=\1+\2+\3.id+","}', worker)
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Replaces the formulas of pages and docstrings by MathML."""
+def on_page_content(html: str, *, page: Any, **_: Any) -> str:
+    """Draws formulas and the sign of plus or minus; wide pictures scroll and link to themselves; options stay whole."""
+    folder = Path(page.file.abs_src_path).parent
+    html = PICTURE.sub(lambda found: _scrolling(found, folder), html)
+    html = CODE.sub(lambda found: OPTION.sub(r'<span class="kept">\g<0></span>', found[0]), html)
+    return with_mathml(PLUS_MINUS.sub("±", html))
+
+
+def with_mathml(html: str) -> str:
+    """Replaces the formulas by MathML."""
     return FORMULA.sub(_mathml, html)
+
+
+def _scrolling(found: re.Match[str], folder: Path) -> str:
+    path = folder / found[2]
+    return (
+        f'<p class="wide"><a href="{found[2]}">{found[1]}</a></p>'
+        if path.suffix == ".svg" or _width(path) > WIDE
+        else found[0]
+    )
+
+
+def _width(path: Path) -> int:
+    with Image.open(path) as picture:
+        return picture.width
 
 
 def _mathml(found: re.Match[str]) -> str:

@@ -38,7 +38,7 @@ class Domain(Recorded):
         (torch.Size([5, 2, 3]), 6)
         >>> domain.validate(torch.zeros(5, 2, 3))
         Traceback (most recent call last):
-        ebmlab.errors.UserError: state number 0 is not in Spin(2x3): its values must be -1 or +1
+        ebmlab.errors.UserError: state number 0, counted from 0, is not in Spin(2x3): its values must be -1 or +1
     """
 
     event_shape: tuple[int, ...]
@@ -85,10 +85,11 @@ class Domain(Recorded):
         if bad.any():
             first = int(bad.nonzero()[0])
             raise UserError(
-                f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite), the first is number {first}"
+                f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite), the first is number {first}, "
+                "counted from 0"
             )
         first = int((~inside.flatten(1).all(1)).nonzero()[0])
-        raise UserError(f"state number {first} is not in {self}: its values must be {self._values()}")
+        raise UserError(f"state number {first}, counted from 0, is not in {self}: its values must be {self._values()}")
 
     def hops(self, new: Tensor, old: Tensor) -> Tensor:
         """How far each chain moved, `(B,)`: the Euclidean distance on Real, the number of changed coordinates else."""

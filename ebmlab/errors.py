@@ -44,10 +44,15 @@ class UserError(Exception):
 def one_line(error: Exception) -> str:
     """The message of any error, as one line of at most 200 characters for a `UserError` to quote.
 
-    The type's name stands in for an empty message.
+    The type's name stands in for an empty message. Of the system's errors the number and the file are left out: the
+    file is named already.
 
     Example:
         >>> one_line(ValueError("a   long message")), one_line(MemoryError())
         ('a long message', 'MemoryError')
+        >>> one_line(FileNotFoundError(2, "No such file or directory", "x.csv"))
+        'no such file or directory'
     """
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror[:1].lower()}{error.strerror[1:]}"
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -53,38 +53,44 @@ def run(folder: Path, number: int, pictures: int = 3) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_dashboard(number: int, driver: Any, tmp_path: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
     runs = [run(tmp_path / "digits" / f"run-{i}", i) for i in range(1, number + 1)]
     dashboard([*runs, "--output", str(tmp_path / "page.html")])
+    driver.get((tmp_path / "page.html").as_uri())
+    one = driver.find_element
     for width in WIDTHS:
         resize(driver, width)
-        driver.get((tmp_path / "page.html").as_uri())
         assert wait(driver, "document.querySelectorAll('.frames img[src]').length") == number
-        assert "ais/log_likelihood" in driver.find_element("css selector", ".tiles").text  # logged once
-        pictures = driver.find_element("css selector", ".frames").text
-        slider = driver.find_element("css selector", ".slider input")
-        before = driver.find_element("css selector", ".frames img").get_attribute("src")
+        assert "ais/log_likelihood" in one("css selector", "#Scores").text
+        assert "ais/std_error" in one("css selector", ".tiles").text  # logged once, and no score
+        slider = one("css selector", ".slider input")
+        slider.send_keys(Keys.END)
+        pictures, before = one("css selector", ".frames").text, one("css selector", ".frames img").get_attribute("src")
         slider.send_keys(Keys.ARROW_LEFT)
-        assert driver.find_element("css selector", ".slider output").text == "step 1"
-        assert driver.find_element("css selector", ".frames img").get_attribute("src") != before
-        assert driver.find_element("css selector", ".frames").text != pictures
+        assert one("css selector", ".slider output").text == "step 1"
+        assert one("css selector", ".frames img").get_attribute("src") != before
+        assert one("css selector", ".frames").text != pictures
         driver.execute_script("document.querySelector('[data-name=\"sampler/acceptance\"]').scrollIntoView()")
         low, high = wait(
             driver, "document.querySelector('[data-name=\"sampler/acceptance\"] .body')._fullLayout?.yaxis.range"
         )
         assert 0 < low < 0.001 < high < 0.002  # of a constant curve, too
-        driver.find_element("css selector", "[data-axis=log]").click()
-        assert wait(
-            driver, "[...document.querySelectorAll('.js-plotly-plot')].some(p => p._fullLayout.yaxis.type === 'log')"
-        )
+        for axis in ("log", "linear"):
+            one("css selector", f"[data-axis={axis}]").click()
+            assert wait(
+                driver,
+                "[...document.querySelectorAll('.js-plotly-plot')]"
+                f".some(p => p.parentNode.dataset.name === 'train/loss' && p._fullLayout.yaxis.type === '{axis}')",
+            )
         assert cut_off(driver) == [] and complaints(driver) == []
 
 
+@pytest.mark.slow
 def test_the_dashboard_of_300_runs(driver: Any, tmp_path: Path) -> None:
-    runs = [run(tmp_path / "digits" / f"run-{i:03}", i, pictures=1) for i in range(1, 301)]
+    runs = [run(tmp_path / "digits" / f"run-{i:03}", i, pictures=2) for i in range(1, 301)]
     dashboard([*runs, "--output", str(tmp_path / "page.html")])
     resize(driver, 1280)
     driver.get((tmp_path / "page.html").as_uri())
@@ -93,21 +99,32 @@ def test_the_dashboard_of_300_runs(driver: Any, tmp_path: Path) -> None:
     assert driver.execute_script("return document.querySelectorAll('.js-plotly-plot').length") < 5  # the rest waits
     driver.execute_script("document.querySelector('[data-name=\"train/loss\"]').scrollIntoView()")
     assert wait(driver, "document.querySelectorAll('[data-name=\"train/loss\"] .trace').length") == 300
-    assert cut_off(driver) == [] and complaints(driver) == []
+    for width in WIDTHS:
+        resize(driver, width)
+        assert (
+            driver.execute_script("return document.documentElement.scrollHeight") < 9000
+        )  # lists scroll by themselves
+        assert cut_off(driver) == [] and complaints(driver) == []
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the site, which a server on this machine gives out."""
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site."""
     pytest.importorskip("mkdocs")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(built: Path) -> Iterator[str]:
+    """The address of the site, which a server on this machine gives out."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(built)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -142,11 +159,14 @@ def test_the_site(width: int, driver: Any, site: str) -> None:
     [
         ("learning rate", "howto/tasks"),
         ("two moons", "howto/two_moons"),
+        ("column", "own_data"),
+        ("spin", "howto/tasks"),
+        ("Ctrl-C", "howto/tasks"),
         ("inpainting", "howto/tasks"),
         ("Bayesian posterior", "howto/posterior"),
         ("GPU", "howto/one_gpu"),
         ("load a checkpoint", "howto/tasks"),
-        ("choose a sampler", "howto/tasks"),
+        ("choose a sampler", "samplers.html"),
         ("anomaly", "howto/tasks"),
     ],
 )
@@ -155,3 +175,10 @@ def test_the_search_finds_a_how_to_first(words: str, found: str, driver: Any, si
     driver.get(f"{site}/index.html?q={words.replace(' ', '+')}")
     first = wait(driver, "document.querySelector('.md-search-result__link')?.href")
     assert found in first, first
+
+
+@pytest.mark.slow
+def test_the_search_works_in_pages_opened_as_files(driver: Any, built: Path) -> None:
+    driver.get((built / "index.html").as_uri() + "?q=two+moons")
+    assert "howto/two_moons" in wait(driver, "document.querySelector('.md-search-result__link')?.href")
+    assert complaints(driver) == []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+import yaml
+from PIL import Image
 
 pytest.importorskip("griffe")
 pytest.importorskip("latex2mathml")
 from docs.docstrings import FORMULAS, typeset
-from docs.hooks import on_page_content, told_apart
+from docs.hooks import on_config, on_page_content, told_apart, with_mathml
 from docs.notebooks import FENCE
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +31,7 @@ def formulas(text: str) -> list[str]:
 
 def mathml(latex: str) -> ElementTree.Element:
     """What the site shows of a formula."""
-    return ElementTree.fromstring(on_page_content(rf'<span class="arithmatex">\({latex}\)</span>'))
+    return ElementTree.fromstring(with_mathml(rf'<span class="arithmatex">\({latex}\)</span>'))
 
 
 def unknown(latex: str) -> list[str]:
@@ -51,12 +54,29 @@ def test_formulas_of_a_page_are_known(page: Path) -> None:
 
 def test_mathml_is_made_and_a_wrong_command_found() -> None:
     assert mathml(r"x^2").tag.endswith("math")
-    whole = on_page_content(r'<span class="arithmatex">\(x\)</span>. <span class="arithmatex">\(y\)</span> is')
+    whole = with_mathml(r'<span class="arithmatex">\(x\)</span>. <span class="arithmatex">\(y\)</span> is')
     assert re.sub(r"<math.*?</math>", "M", whole) == '<span class="kept">M.</span> M is'
     assert unknown(r"\nonesuch x") == [r"\nonesuch"]
     assert formulas("a $b$ `$c$`\n\n$$\nd\n$$\n\n```\n$e$\n```\n") == ["b", "\nd\n"]
-    shown = on_page_content('<div class="arithmatex">\\[\na &lt; b\n\\]</div>')
+    shown = with_mathml('<div class="arithmatex">\\[\na &lt; b\n\\]</div>')
     assert 'display="block"' in shown and "&lt;" in shown.replace("&#x0003C;", "&lt;")
+
+
+def test_wide_pictures_scroll_and_options_stay_whole(tmp_path: Path) -> None:
+    Image.new("L", (900, 9)).save(tmp_path / "wide.png")
+    Image.new("L", (90, 9)).save(tmp_path / "small.png")
+    page = SimpleNamespace(file=SimpleNamespace(abs_src_path=str(tmp_path / "page.md")))
+    shown = [on_page_content(f'<p><img alt="a" src="{name}.png" /></p>', page=page) for name in ("wide", "small")]
+    assert [text.startswith('<p class="wide"><a href="wide.png">') for text in shown] == [True, False]
+    code = "<code>fit --a.b 1 +- 2</code> <pre><code>--c</code></pre>"
+    whole = code.replace("--a.b", '<span class="kept">--a.b</span>')
+    assert on_page_content(f"{code} 3 +- 4", page=page) == f"{whole} 3 ± 4"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    config = {"nav": yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"], "docs_dir": str(ROOT / "docs")}
+    kept = set(re.findall(r"[\w/]+\.md", repr(on_config(config)["nav"])))
+    assert kept == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
 
 def test_the_search_tells_states_apart() -> None:

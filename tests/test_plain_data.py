@@ -278,7 +278,7 @@ NAN[3, 2] = torch.nan
         (
             RBM(6, 2),
             torch.rand(8, 6),
-            "DataLoader, train split: state number 0 is not in Binary(6): its values",
+            "DataLoader, train split: state number 0, counted from 0, is not in Binary(6): its values",
         ),
         (RBM(6, 2), torch.rand(8, 6), "binarize them, or take an energy on real numbers, such as GRBM"),
         (RBM(6, 2), 2 * bits() - 1, "lie between -1 and 1: (x + 1) / 2 makes bits of spins"),
@@ -313,7 +313,9 @@ def test_wrong_data_are_refused_before_training(
 
 def test_validation_data_are_checked_before_training_too(tmp_path: Path) -> None:
     loaders = DataLoader(bits(), 8), DataLoader(torch.rand(8, 6), 8)
-    assert "DataLoader, val split: state number 0" in message(lambda: trainer(tmp_path).fit(learner(), *loaders))
+    assert "DataLoader, val split: state number 0, counted from 0, is" in message(
+        lambda: trainer(tmp_path).fit(learner(), *loaders)
+    )
 
 
 def test_validation_data_in_other_units_than_the_training_data_are_refused(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_what_is_no_product_or_no_state_of_one_is_one_line():
         (lambda: Product(a=3), "a is 3, but must be a domain"),
         (lambda: Product(a=domain), "must be a domain"),
         (lambda: Product.of_columns([1]), "classes from 2"),
-        (lambda: domain.validate(broken), "bits: state number 1 is not in Binary"),
+        (lambda: domain.validate(broken), "bits: state number 1, counted from 0, is not in Binary"),
         (lambda: domain.validate(nan), "1 of 3 states are not finite"),
         (lambda: domain.validate(x[:, :2]), "have shape"),
         (lambda: domain.join({"bits": x}), "have parts bits, place, got bits"),
@@ -205,7 +205,7 @@ def test_rows_of_a_table_become_states_and_come_back():
     assert torch.equal(parts["classes_3"].argmax(2), table[:, [0, 5]].long())
     table[7, 2] = 2.0
     with pytest.raises(
-        UserError, match="column 2, counted from 0, holds 2 in row 7, but must hold classes from 0 to 1"
+        UserError, match="row 7, column 2, both counted from 0, holds 2, but must hold classes from 0 to 1"
     ):
         mixed.to_states(table, COLUMNS)
 

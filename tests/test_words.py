@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,10 @@ def test_what_is_long_is_found() -> None:
     )
     found = length(f"{page}\n| {long} | cell |\n|---|---|\n\n```\n{long}\n```\n")
     assert found.sentences == [2, 26, 4, 2, 26] and found.words == 60 + 27 and len(found.long) == 2
+
+
+def test_the_verdicts_are_counted_right() -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    claims = Counter(re.findall(r"^\| \[[^|]*\| [^|]* \| ([a-z ]+) \|", page, re.M))
+    legend = {verdict: int(number) for verdict, number in re.findall(r"^\| ([a-z ]+) \| (\d+) \|", page, re.M)}
+    assert legend == claims and f"Of {claims.total()} claims {claims['confirmed']} are confirmed" in page

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
+from ebmlab.domains import Real
+from ebmlab.energies import Bipartite
 
 STILL = 1e-3  # an acceptance below it is that of chains that do not move
 
@@ -27,6 +30,20 @@ def closing_lines(trainer: pl.Trainer) -> list[str]:
     if float(trainer.callback_metrics.get("sampler/acceptance", 1.0)) < STILL:
         lines.append("  acceptance 0: the chains stand still at the end of training; take a smaller step_size")
     return list(dict.fromkeys(lines))
+
+
+def why_no_score(trainer: pl.Trainer) -> list[str]:
+    """A line that says what to add to an evaluation of a checkpoint that has given no score."""
+    looked = [c for c in trainer.callbacks if isinstance(c, PeriodicEvaluation)]  # type: ignore[attr-defined]
+    if trainer.fast_dev_run or any(callback.headline is not None for callback in looked):  # type: ignore[attr-defined]
+        return []
+    learner: Any = trainer.lightning_module
+    energy, sampler = learner.energy, learner.sampler
+    if isinstance(energy.domain, Real) and energy.domain.event_shape == (2,):
+        return ["  score      none; add --callbacks.Density2D true for a likelihood"]
+    other = "BlockGibbs" if isinstance(energy, Bipartite) else "NAME, one that is exact,"
+    named = "" if sampler.exact else f" --callbacks.AIS.sampler {other}"
+    return [f"  score      none; add{named} --callbacks.AIS.test_temperatures 1000 for a likelihood"]
 
 
 def why_no_metrics(trainer: pl.Trainer, folder: Path) -> list[str]:

@@ -72,6 +72,8 @@ def parser_message(message: str) -> str:
         if close := close_class(found.group(2)):
             names = "(`python -m ebmlab list` shows all)"
             return f"{found.group(1)}: there is no {found.group(2)}; did you mean {close}? {names}"
+        if found.group(2).isidentifier():
+            return f"{found.group(1)}: there is no {found.group(2)} (`python -m ebmlab list` shows all)"
         return f"{found.group(1)} must be a class path, or class_path with init_args, not {found.group(2)}"
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
         given = f", not {found.group(3)}" if found.group(3) else ""
@@ -93,12 +95,22 @@ def parser_message(message: str) -> str:
     text = re.sub(r"Type typing\.\S.*? expects a function or a callable class: ", "", text)
     text = re.sub(r"\.? Got value: Namespace\(.*", "", re.sub(r'Parser key "([\w.]+)":', r"\1:", text))
     text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
-    return _in_words(text)[:500]
+    return _of_kinds(_in_words(text))[:500]
 
 
 def _is_dump(line: str) -> bool:
     """Whether a line shows the given value as the parser's own object or as a part of the config."""
     return line.startswith("Given value: ") and any(sign in line for sign in ("NestedArg(", "Namespace(", "{", "["))
+
+
+def _of_kinds(text: str) -> str:
+    """A message that lists the types of an option, as one that says what is given and what it must be."""
+    kind = r"Expected (?:an? \w+|one of .+?)\.?"
+    found = re.fullmatch(rf"([\w.]+): ({kind}(?: {kind})*) (?:Got|Given) value: (.+)", text)
+    if found is None:
+        return text
+    kinds = re.findall(r"Expected (?:an? )?(one of .+?|\w+)\.?(?= Expected|$)", found[2])
+    return f"{found[1]} is {found[3]!r}, but must be {' or '.join(_KINDS.get(kind, kind) for kind in kinds)}"
 
 
 def _in_words(text: str) -> str:
@@ -126,7 +138,7 @@ def _in_words(text: str) -> str:
 
 def _suggestion(place: str, option: str, owner: str) -> str:
     """What was meant by an option that a class does not have, or all that it has."""
-    from ebmlab.app.known_classes import deeper  # imports torch
+    from ebmlab.app.known_classes import data_with, deeper  # imports torch
     from ebmlab.app.trust import found as trusted
 
     if meant := deeper(place, option):
@@ -138,8 +150,11 @@ def _suggestion(place: str, option: str, owner: str) -> str:
         accepted = [p for p in inspect.signature(target).parameters if p not in ("self", "args", "kwargs")]
     except (TypeError, ValueError):
         return ""
-    close = difflib.get_close_matches(option, accepted, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(accepted) or 'none'}"
+    if close := difflib.get_close_matches(option, accepted, n=1):
+        return f"; did you mean {close[0]}?"
+    if place == "data" and (other := data_with(option)):  # the data set that was meant was not named
+        return f"; {other} has it: --data {other} --data.{option}"
+    return f"; it has {', '.join(accepted) or 'none'}"
 
 
 def _home(owner: str) -> str:

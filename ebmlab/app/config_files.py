@@ -23,7 +23,7 @@ from ebmlab.app.merging import merge
 from ebmlab.app.named_callbacks import change_callbacks
 from ebmlab.app.own_configs import BESIDE, find_config, is_text, own_names
 from ebmlab.app.plain_yaml import checked_yaml
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import read_text
 from ebmlab.io.old_names import bring_up_to_date
 
@@ -201,4 +201,4 @@ def _read(path: Path, asker: str) -> str:
         hint = f"; did you mean {near[close[0]]}?" if close else " (`python -m ebmlab list` shows the configs)"
         raise UserError(f"{asker} {path}: no such file{hint}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{asker} {path} cannot be read as a config: {error}") from error
+        raise UserError(f"{asker} {path} cannot be read as a config: {one_line(error)}") from error

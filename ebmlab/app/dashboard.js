@@ -18,10 +18,11 @@ const style = (name) => getComputedStyle(document.documentElement).getPropertyVa
 function traces(curves) {
   return curves.flatMap((curve) => {
     const colour = colours[curve.run % colours.length], name = plain(content.runs[curve.run]);
-    const doubtful = new Set(curve.doubtful), few = curve.x.length <= 40;
+    const doubtful = new Set(curve.doubtful);
+    const marked = curve.x.length <= (curves.length > 8 ? 1 : 40);  // hundreds of curves with markers take seconds to draw
     const good = {
       x: curve.x, y: curve.y.map((y, i) => (doubtful.has(i) ? null : y)), name, type: "scatter",
-      mode: few ? "lines+markers" : "lines", connectgaps: doubtful.size > 0,
+      mode: marked ? "lines+markers" : "lines", connectgaps: doubtful.size > 0,
       line: { color: colour, width: 1.8 }, marker: { size: 5 }, cliponaxis: false,
     };
     if (curve.error) good.error_y = { type: "data", array: curve.error, thickness: 1.2, width: 2 };
@@ -74,7 +75,7 @@ for (const card of document.querySelectorAll(".picture")) {
   frames.className = "frames";
   const views = shown.map((run) => {
     const view = document.createElement("figure"), image = new Image(), caption = document.createElement("figcaption");
-    image.alt = card.dataset.name;
+    Object.assign(image, { alt: card.dataset.name, loading: "lazy" });
     view.append(image, caption);
     frames.append(view);
     return (step) => {

@@ -26,7 +26,7 @@ _TEMPLATE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<style>{css}</style></head><body class="runs{number}">
+<style>{css}</style></head><body class="{how_many}">
 <header><p class="brand">ebmlab</p><h1>{title}</h1>{about}</header>
 <nav>{links}<span class="switch">
 <button data-axis="linear" class="on">linear</button><button data-axis="log">log</button></span></nav>
@@ -46,7 +46,8 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
     names = run_names(runs)
     logged, shown = _curves(runs), _pictures(runs)
     curves = {name: found for name, found in logged.items() if any(len(curve["x"]) > 1 for curve in found)}
-    numbers = {name: found for name, found in logged.items() if name not in curves}
+    scored = {metric for run in runs for metric in run.metrics}
+    numbers = {name: found for name, found in logged.items() if name not in curves and name not in scored}
     parts = {
         "Scores": _scores(runs, names),
         "Numbers": _tiles(numbers, names),
@@ -63,7 +64,7 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
     content = {"runs": names, "curves": curves, "pictures": shown}
     return _TEMPLATE.format(
         title=escape(_title(path, names)),
-        number=len(runs),
+        how_many="one" if len(runs) == 1 else "few" if len(runs) <= FEW else "many",
         about=_about(runs, names),
         links="".join(f'<a href="#{title}">{title}</a>' for title in parts),
         sections="".join(f'<section id="{title}"><h2>{title}</h2>{part}</section>' for title, part in parts.items()),
@@ -77,7 +78,9 @@ def page(runs: Sequence[FinishedRun], plotly: str) -> str:
 def _title(path: Path, names: Sequence[str]) -> str:
     if len(names) == 1:
         return f"{path.parent.name} / {path.name}"
-    return " and ".join(names) if len(names) <= FEW else f"{path.parent.name}: {len(names)} runs"
+    if len(names) > FEW:
+        return f"{path.parent.name}: {len(names)} runs"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _cards(kind: str, names: Sequence[str]) -> str:
@@ -91,7 +94,7 @@ def _cards(kind: str, names: Sequence[str]) -> str:
 
 def _about(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
     lines = "".join(_about_run(i, run, name) for i, (run, name) in enumerate(zip(runs, names, strict=True)))
-    return lines if len(runs) <= FEW else f"<details><summary>{len(runs)} runs</summary>{lines}</details>"
+    return lines if len(runs) <= FEW else f"<details><summary>What each run is</summary>{lines}</details>"
 
 
 def _about_run(number: int, run: FinishedRun, name: str) -> str:
@@ -119,8 +122,12 @@ def _duration(seconds: float) -> str:
 
 
 def _scores(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
-    """The best and the last value of each metric. Many runs are in the order of the first metric with a best value."""
-    metrics = list(dict.fromkeys(metric for run in runs for metric in run.metrics))
+    """The best and the last value of each metric, or its only one.
+
+    Many runs are in the order of the first metric with a best value.
+    """
+    groups = _groups(list(dict.fromkeys(metric for run in runs for metric in run.metrics)))
+    metrics = [metric for group in groups.values() for metric in group]
     ranked = next((metric for metric in metrics if any(run.best(metric) for run in runs)), None)
     order = list(range(len(runs)))
     if ranked and len(runs) > FEW:
@@ -128,10 +135,13 @@ def _scores(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
     runs = [runs[i] for i in order]
     rows = []
     for metric in metrics:
-        if any(metric in run.modes for run in runs):
-            best = [run.best(metric) for run in runs]
-            winner = min(runs, key=lambda run: _rank(run, metric)).best(metric) if len(runs) > 1 else None
-            rows.append([f"{escape(metric)}, best", *(_score(score, winner) for score in best)])
+        known = any(metric in run.modes for run in runs)
+        winner = min(runs, key=lambda run: _rank(run, metric)).best(metric) if known and len(runs) > 1 else None
+        if all(len(run.metrics.get(metric, ())) <= 1 for run in runs):
+            rows.append([escape(metric), *(_score(run.last(metric), winner) for run in runs)])
+            continue
+        if known:
+            rows.append([f"{escape(metric)}, best", *(_score(run.best(metric), winner) for run in runs)])
         rows.append([f"{escape(metric)}, last", *(_score(run.last(metric)) for run in runs)])
     return _by_run("", rows, [f"{_dot(i)}{escape(names[i])}" for i in order]) if rows else ""
 
@@ -151,13 +161,14 @@ def _by_run(corner: str, rows: Sequence[Sequence[str]], names: Sequence[str]) ->
 
 
 def _tiles(numbers: dict[str, list[dict[str, Any]]], names: Sequence[str]) -> str:
-    """A tile for each metric that was logged once."""
+    """A tile for each metric that was logged once and is no score."""
     tiles = []
     for metric, found in sorted(numbers.items()):
         values = [_value(curve, len(names) > 1) for curve in found]
         if len(values) > FEW:
             known = sorted(curve["y"][0] for curve in found if curve["y"][0] is not None)
-            values = [f"<b>{known[0]:.5g}</b> to <b>{known[-1]:.5g}</b> in {len(found)} runs" if known else "-"]
+            ends = dict.fromkeys(f"<b>{value:.5g}</b>" for value in (known[0], known[-1])) if known else ["-"]
+            values = [f"{' to '.join(ends)} in {len(found)} runs"]
         tiles.append(
             f'<div class="tile"><h4>{escape(metric)}</h4>{"".join(f"<p>{value}</p>" for value in values)}</div>'
         )
@@ -273,10 +284,11 @@ def _configs(runs: Sequence[FinishedRun], names: Sequence[str]) -> str:
     if len(runs) > 1:
         table = f"<h3>What differs</h3>{table or '<p>All settings are the same.</p>'}"
     texts = [(run.folder / "config.yaml") for run in runs]
-    return table + "".join(
+    whole = "".join(
         f"<details><summary>{escape(name)}: the resolved config</summary><pre>{escape(_read(path))}</pre></details>"
         for name, path in zip(names, texts, strict=True)
     )
+    return f'{table}<div class="configs">{whole}</div>'
 
 
 def _read(path: Path) -> str:

@@ -1,21 +1,17 @@
-"""The classes that there are: the help of one, and what was meant by a class or option that there is not."""
+"""The classes that there are, and what was meant by a class or option that there is not."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import inspect
-from collections.abc import Sequence
 from functools import cache
 
-from jsonargparse import ArgumentParser
 from pytorch_lightning import Trainer
 
-from ebmlab.app.class_paths import full_names, short_name
+from ebmlab.app.class_paths import short_name
 from ebmlab.app.listing import FAMILIES
-from ebmlab.app.trust import denied, found, is_trusted
-from ebmlab.app.words import options
-from ebmlab.errors import UserError
+from ebmlab.app.trust import found
 
 MODULES = (*FAMILIES, "torch.optim", "torch.optim.lr_scheduler")
 _ELSEWHERE = {
@@ -39,30 +35,6 @@ def known(*modules: str) -> dict[str, str]:
     """The class paths of the classes in modules, by name; of one that is in several, in the last of them."""
     members = {name: f"{module}.{name}" for module in modules for name in vars(importlib.import_module(module))}
     return {name: path for name, path in members.items() if isinstance(found(path), type)}
-
-
-def class_help(given: Sequence[str]) -> str | None:
-    """The help of the class that a word such as `--model.energy.help` asks for; None if there is no such word.
-
-    Raises:
-        UserError: no class is named, or there is no such class.
-    """
-    for option, value in options(given):
-        if not option.startswith("--") or not option.endswith(".help"):
-            continue
-        path = full_names(value)
-        if not path or path.startswith("-"):
-            raise UserError(f"{option} needs a class, such as {option} ebmlab.energies.RBM (`ebmlab list` shows all)")
-        if "." in path and not is_trusted(path):
-            raise UserError(denied(path))
-        kind = found(path if "." in path else known(*MODULES).get(path, ""))
-        if not isinstance(kind, type):
-            raise UserError(f"{option}: there is no class {path} (`python -m ebmlab list` shows all)")
-        place = option.removesuffix(".help").removeprefix("--")
-        parser = ArgumentParser(prog=f"python -m ebmlab {given[0]} --{place} {path}", add_help=False)
-        parser.add_class_arguments(kind, place, fail_untyped=False)
-        return parser.format_help().rstrip()
-    return None
 
 
 def close_class(path: str) -> str | None:
@@ -92,6 +64,14 @@ def deeper(place: str, option: str) -> str | None:
     name = _ELSEWHERE.get(option, option)
     parts = (full for full in _nested() if full.startswith(f"{place}.") and full != f"{place}.{option}")
     return next((f"--{full}" for full in parts if full.endswith(f".{name}")), None)
+
+
+def data_with(option: str) -> str | None:
+    """The data set that has an option, one for a user's own data first; None if there is none."""
+    kinds = {name: found(path) for name, path in known(_PLACES["data"]).items()}
+    own = found("ebmlab.datamodules.own_data.OwnData")
+    names = [name for name, kind in kinds.items() if option in _parameters(kind)]
+    return min(names, key=lambda name: own not in kinds[name].__mro__, default=None)
 
 
 def _nested() -> list[str]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.errors import UserError, shown
 from ebmlab.reading.number_files import SUFFIXES as NUMBERS
-from ebmlab.reading.number_files import read_numbers
+from ebmlab.reading.number_files import read_numbers, require_finite
 from ebmlab.reading.pictures import DARK, files_in, losses, read_picture, too_dark
 from ebmlab.reading.pictures import SUFFIXES as PICTURES
 from ebmlab.reading.tables import check_columns, read_head
@@ -44,6 +44,8 @@ def read_samples(
         paths = [path]
     elif (kind := path.suffix.lower()) in NUMBERS:
         x, _ = read_numbers(path, labels, field, preprocessing.columns, holes)
+        if not holes:
+            require_finite(x, path, labels)
         if kind == ".csv":
             check_columns(read_head(path, labels).names, preprocessing.columns, str(path))
         bits = len(preprocessing.shape) == 1 and preprocessing.float_scale == 1  # in a table a 2 is a mistake, no level

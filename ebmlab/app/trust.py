@@ -115,7 +115,8 @@ def denied(path: str) -> str:
     """The error message for a class path that is not trusted."""
     return (
         f"{path} is not part of ebmlab, torch.optim or Lightning, and the config beside a checkpoint must not name "
-        "other code: if you trust it, name the config by --config"
+        "other code: if you trust it, name the config by --config, or for predict its module by --import "
+        f"{path.partition('.')[0]}"
     )
 
 

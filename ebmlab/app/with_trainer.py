@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import inspect
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-from jsonargparse import Namespace
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 import ebmlab.datamodules  # noqa: F401  # the parser finds a class by its short name once it is loaded
+from ebmlab.app.beginning import Beginning
 from ebmlab.app.checkpoints import (
     WholeCheckpoints,
     check_weights,
@@ -22,17 +23,15 @@ from ebmlab.app.checkpoints import (
     warn_of_old_schedule,
 )
 from ebmlab.app.checks import check_callbacks, check_config, check_energy, why_idle
-from ebmlab.app.closing import closing_lines, why_no_metrics
+from ebmlab.app.class_help import class_help
+from ebmlab.app.closing import closing_lines, why_no_metrics, why_no_score
 from ebmlab.app.config_errors import parser_message
-from ebmlab.app.known_classes import class_help
 from ebmlab.app.loggers import MetricsCSV, add_logger_options, make_loggers
 from ebmlab.app.named_callbacks import HELP as CALLBACKS_HELP
-from ebmlab.app.own_runs import keep_own
 from ebmlab.app.parser import MODE, Parser
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import with_run_config
 from ebmlab.app.run_folder import (
-    CONFIG,
     claim,
     config_name,
     contents,
@@ -45,7 +44,7 @@ from ebmlab.app.run_folder import (
 from ebmlab.app.sample_command import sample
 from ebmlab.app.trainer_faults import check_nodes, trainer_fault
 from ebmlab.app.trust import check_makers, trust_named
-from ebmlab.app.wandb_run import WandbMode, send_config
+from ebmlab.app.wandb_run import WandbMode
 from ebmlab.callbacks.checkpoint_rollback import RolledBack
 from ebmlab.data.interface import Data
 from ebmlab.errors import UserError, shown
@@ -55,19 +54,6 @@ from ebmlab.io.outputs import keep_apart
 from ebmlab.learners import Learner
 from ebmlab.lightning.trainer import end_children, hand_over_children, leave_signals
 from ebmlab.numerics.launch import launched_rank
-
-
-class SaveConfig(SaveConfigCallback):
-    """Saves the resolved config in the run folder, and sends it to W&B with the git commit."""
-
-    def __init__(self, parser: LightningArgumentParser, config: Namespace, **kwargs: Any) -> None:
-        config = config.clone()
-        del config["name"], config["ckpt_path"], config["resume"]  # they apply to this start of the run only
-        super().__init__(parser, config, **kwargs)
-
-    def save_config(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        keep_own(Path(trainer.default_root_dir, CONFIG))  # `trainer.log_dir` would wait for the other ranks
-        send_config(trainer, self.config.as_dict())
 
 
 class CLI(LightningCLI):
@@ -82,8 +68,7 @@ class CLI(LightningCLI):
             subclass_mode_data=True,
             auto_configure_optimizers=False,
             seed_everything_default=0,
-            save_config_callback=SaveConfig,
-            save_config_kwargs={"overwrite": True},
+            save_config_callback=None,
             parser_class=Parser,
             parser_kwargs={"parser_mode": MODE} | {command: dict(defaults) for command in self.subcommands()},
         )
@@ -142,10 +127,6 @@ class CLI(LightningCLI):
         if self.config.subcommand == "fit" and not launched_rank():
             claim(self.folder)
 
-    def before_instantiate_classes(self) -> None:
-        if self.subcommand != "fit":
-            self.save_config_callback = None
-
     def instantiate_classes(self) -> None:
         check_makers(self._get(self.config, "model"))
         try:
@@ -186,7 +167,15 @@ class CLI(LightningCLI):
         if type(made.strategy.checkpoint_io) is TorchCheckpointIO:
             made.strategy.checkpoint_io = WholeCheckpoints()
         leave_signals(made)
+        self._begin_later(made, saves)
         return made
+
+    def _begin_later(self, trainer: pl.Trainer, saves: bool) -> None:
+        config = self.config[str(self.subcommand)].clone()
+        if self.subcommand == "fit":
+            del config["name"], config["ckpt_path"], config["resume"]  # they apply to this start of the run only
+        parser = self._parser(self.subcommand)
+        Beginning(trainer, config.as_dict(), partial(parser.dump, config, skip_none=False) if saves else None)
 
     def after_instantiate_classes(self) -> None:
         check_energy(self.model.energy)
@@ -203,8 +192,7 @@ class CLI(LightningCLI):
             print(f"{describe_model(self.model, self.datamodule)}: {self.folder}", file=sys.stderr, flush=True)
 
     def before_test(self) -> None:
-        """Restores the checkpoint's step, which labels pictures and metrics, and sends the config to W&B."""
-        send_config(self.trainer, self.config[str(self.subcommand)].as_dict())
+        """Restores the checkpoint's step, which labels pictures and metrics."""
         if loops := self.checkpoint.get("loops"):
             self.trainer.fit_loop.load_state_dict(loops["fit_loop"])
 
@@ -243,7 +231,7 @@ class CLI(LightningCLI):
 
     def after_test(self) -> None:
         if self.trainer.is_global_zero:
-            print(*closing_lines(self.trainer), sep="\n")
+            print(*closing_lines(self.trainer), *why_no_score(self.trainer), sep="\n")
 
     after_validate = after_test
 

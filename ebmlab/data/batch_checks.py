@@ -60,7 +60,7 @@ def check_first_batch(data: Data, split: str, domain: Domain, energy: str) -> No
     if bad.any():
         raise UserError(
             f"{where}: {int(bad.sum())} of the {len(x)} samples of the first batch hold NaN or infinity, the first is "
-            f"number {int(bad.nonzero()[0])}: remove them from the data"
+            f"number {int(bad.nonzero()[0])}, counted from 0: remove them from the data"
         )
     x = x.reshape(len(x), *domain.event_shape).float()
     try:

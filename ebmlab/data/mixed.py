@@ -26,7 +26,7 @@ def to_states(table: Tensor, columns: Sequence[int]) -> Tensor:
     if wrong.any():
         row, column = wrong.nonzero()[0].tolist()
         raise UserError(
-            f"column {column}, counted from 0, holds {float(table[row, column]):.6g} in row {row}, but must hold "
+            f"row {row}, column {column}, both counted from 0, holds {float(table[row, column]):.6g}, but must hold "
             f"classes from 0 to {columns[column] - 1}"
         )
     parts = []

@@ -171,9 +171,10 @@ class Preprocessing:
         low, high = float(raw.min()), float(raw.max())
         fractions = scale == LEVELS and (low < 0 or high <= 1) and bool((raw != raw.round()).any())
         if fractions or low / scale < -0.5 or high / scale > 1.5:
+            divided = f"were divided by {scale:g} and then lay between 0 and 1" if scale != 1 else "lay between 0 and 1"
             raise UserError(
-                f"{where}: the values lie between {low:.4g} and {high:.4g}, but those in training were divided by "
-                f"{scale:g} and then between 0 and 1: give raw data in the same units"
+                f"{where}: the values lie between {low:.4g} and {high:.4g}, but those in training {divided}: give raw "
+                "data in the same units"
             )
 
     @property

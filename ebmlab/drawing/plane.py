@@ -39,7 +39,7 @@ def draw_surfaces(surfaces: list[Surface], extent: float) -> Figure:
 
 
 def draw_surfaces_and_points(
-    surfaces: list[Surface], extent: float, samples: Tensor, data: Tensor, title: str
+    surfaces: list[Surface], extent: float, samples: Tensor, data: Tensor, title: str, names: tuple[str, str] = ("", "")
 ) -> Figure:
     """Shows functions on the plane, and beside them samples over data, with the number of samples outside the window.
 
@@ -49,8 +49,12 @@ def draw_surfaces_and_points(
         samples: points `(N, 2)`.
         data: points `(M, 2)`.
         title: stands above the points.
+        names: of the two coordinates, with what was done to them.
     """
     figure = _surfaces(surfaces, extent, 1)
+    for axes in figure.axes[: len(surfaces) + 1]:
+        axes.set_xlabel(names[0])
+    figure.axes[0].set_ylabel(names[1])
     axes = figure.axes[len(surfaces)]
     outside = int((samples.abs() > extent).any(1).sum())
     label = f"samples ({outside} outside)" if outside else "samples"

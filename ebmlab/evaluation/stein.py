@@ -140,7 +140,7 @@ def _require_finite(values: Tensor, what: str) -> None:
     if (bad := ~values.isfinite().all(1)).any():
         raise UserError(
             f"the Stein discrepancy: {what} is not finite (NaN or infinite) at {int(bad.sum())} of {len(bad)} samples, "
-            f"the first is number {int(bad.nonzero()[0])}"
+            f"the first is number {int(bad.nonzero()[0])}, counted from 0"
         )
 
 

@@ -32,7 +32,7 @@ def two_sets(x: Tensor, y: Tensor, *, owner: str, least: int = 1) -> tuple[Tenso
         if (bad := ~states.isfinite().all(1)).any():
             raise UserError(
                 f"{owner}: {int(bad.sum())} of {len(states)} states of the {name} set are not finite (NaN or "
-                f"infinite), the first is number {int(bad.nonzero()[0])}"
+                f"infinite), the first is number {int(bad.nonzero()[0])}, counted from 0"
             )
     centre = y.mean(0)
     return x - centre, y - centre

@@ -49,7 +49,11 @@ def rebuilding(path: Path) -> Iterator[None]:
     """Makes a `UserError` that names the checkpoint of what goes wrong while its learner is made."""
     try:
         yield
-    except (TypeError, ValueError, AttributeError, RuntimeError, UserError) as error:
+    except UserError as error:
+        if not error.option:
+            raise UserError(f"{path} cannot be rebuilt as a learner ({error}): {MEND}") from error
+        raise UserError(f"{path}: {error}", option=error.option) from error  # the option mends it
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise UserError(f"{path} cannot be rebuilt as a learner ({one_line(error)}): {MEND}") from error
 
 

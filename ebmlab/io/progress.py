@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -48,7 +48,7 @@ class Meter:
             line = f"{self._title}, {self._unit} {count:,} of {self._total:,}, {in_words(left)} left"
             print(line, file=sys.stderr, flush=True)
 
-    def along(self, items: Iterable[T]) -> Iterator[T]:
+    def along(self, items: Iterable[T]) -> Generator[T, None, None]:
         """The items, each of which is done when the next one is asked for."""
         with self:
             for count, item in enumerate(items, self._first + 1):

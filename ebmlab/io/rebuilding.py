@@ -168,7 +168,7 @@ def imported(path: Any) -> Any:
     else:
         raise UserError(
             f"{path} is not part of ebmlab and has not been imported: if you trust it, import its module before",
-            option="import MODULE",
+            option=f"import {parts[0]}",
         )
     found: Any = vars(sys.modules[module]).get(parts[cut])  # no `getattr`, by which a module may import more
     for name in parts[cut + 1 :]:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, field, is_dataclass
+from dataclasses import KW_ONLY, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -156,6 +156,10 @@ def minimise(
             if enough:
                 best.stopped = "target"
                 return best
+        if seconds is not None:
+            best.seconds = time.perf_counter() - begun  # no less than `seconds`, which a resumed search has then had
+        if file is not None and file.moment is not None:
+            file.moment = replace(file.moment, seconds=best.seconds)
     best.stopped = "steps" if seconds is None else "seconds"
     return best
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from ebmlab.data.numbers import as_numbers
@@ -16,7 +17,7 @@ from ebmlab.data.preprocessing import FAR
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange import read_samples
 from ebmlab.io.files import check_regular, load
-from ebmlab.reading.tables import Labels, read_table
+from ebmlab.reading.tables import Labels, line_of, read_table
 
 FOREIGN = (".json", ".h5", ".hdf5")
 MODEL = {"state_dict", "pytorch-lightning_version"}  # keys of checkpoints
@@ -66,6 +67,24 @@ def read_numbers(
             f"{path}: there are {len(x)} samples, but the labels have shape {y.shape}; there must be one each"
         )
     return as_numbers(x.astype(_type(x), copy=False), str(path)), y
+
+
+def require_finite(x: Tensor, path: Path, labels: Labels = None) -> None:
+    """Raises `UserError` if one of a file's samples `(N, ...)` holds NaN or infinity, and says where the first is.
+
+    Args:
+        x: what `read_numbers` has read.
+        path: the file.
+        labels: as for `read_numbers`.
+    """
+    bad = ~torch.isfinite(x).flatten(1).all(1)
+    if bad.any():
+        first = int(bad.nonzero()[0])
+        text = path.suffix.lower() == ".csv"
+        where = f"in line {line_of(path, first, labels)}" if text else f"number {first}, counted from 0"
+        raise UserError(
+            f"{path}: {int(bad.sum())} of {len(x)} samples hold NaN or infinity, the first is {where}: remove them"
+        )
 
 
 def _foreign(path: Path, labels: Labels, field: str, columns: Sequence[str]) -> tuple[Any, None]:

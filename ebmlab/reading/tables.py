@@ -105,6 +105,12 @@ def read_head(path: Path, labels: Labels = None) -> Head:
     return head
 
 
+def line_of(path: Path, sample: int, labels: Labels = None) -> int:
+    """The number of the line, from 1 on, of a sample, counted from 0; other arguments and errors as in `read_table`."""
+    head = read_head(path, labels)
+    return next(islice(records(path, head.delimiter), int(head.named) + sample, None)).line
+
+
 def check_columns(names: Sequence[str], wanted: Sequence[str], where: str) -> None:
     """Raises `UserError` if a table has other columns than the training data, or in another order.
 

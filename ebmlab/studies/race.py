@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from ebmlab.domains import Categorical
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.evaluation import effective_sample_size, split_r_hat
+from ebmlab.io.progress import Meter
 from ebmlab.samplers import Sampler
 from ebmlab.samplers.tuners.jump_distance import jump_distance
 from ebmlab.studies.columns import MEAN_ENERGY, RESERVED, columns, curve_labels
@@ -95,16 +96,10 @@ def race(
     """
     clock = _Clock(fabric)
     state = sampler.init(energy, x, limits.burn_in + limits.num_steps)
-    bar = tqdm(
-        total=limits.burn_in + limits.num_steps,
-        desc=description,
-        unit="step",
-        mininterval=1.0,
-        disable=None if fabric.is_global_zero else True,
-    )
-    for _ in range(limits.burn_in):
+    total_steps = limits.burn_in + limits.num_steps
+    walk = Meter(description, "step", total_steps, shown=fabric.is_global_zero).along(range(total_steps))
+    for _ in islice(walk, limits.burn_in):
         state, _ = sampler.step(energy, state)
-        bar.update()
     forbidden = _energies(energy, state, _gather(fabric, state.x), fabric).isinf().any()  # moves between them are NaN
     points = _points(limits.num_steps // limits.record_every, limits.num_points)
     traces: list[Tensor] = []
@@ -112,7 +107,7 @@ def race(
     labels = curve_labels(measures)
     result.curves = {label: [] for label in (*labels.values(), MEAN_ENERGY)}
     for k in range(1, limits.num_steps // limits.record_every + 1):
-        for _ in range(limits.record_every):
+        for _ in islice(walk, limits.record_every):
             before = state.x
             clock.start()
             state, info = sampler.step(energy, state)
@@ -120,7 +115,6 @@ def race(
             total = info if total is None else total + info
             jump += jump_distance(energy.domain, state.x, before).mean(dtype=torch.float64)
             steps += 1
-        bar.update(limits.record_every)
         everyone = _gather(fabric, state.x)
         traces.append(_statistics(energy, state, everyone, reference, fabric))
         for measure in measures.values():
@@ -142,7 +136,7 @@ def race(
                 result.curves[label].append(measures[name].value())
         if late:
             break
-    bar.close()
+    walk.close()
     assert total is not None
     info = total / steps
     result.row |= {

@@ -62,7 +62,8 @@ def check_scale(raw: Tensor, preprocessing: Preprocessing, seen: Tensor | None =
 
 def _check_fractions(raw: Tensor, preprocessing: Preprocessing, seen: Tensor) -> None:
     high, scale, white = float(raw.max()), preprocessing.scale, preprocessing.float_scale
-    if white == 1 and 1 < high <= scale and bool((raw == raw.round()).all()):
+    rows = len(preprocessing.shape) == 1  # of a table of bits, in which a 2 is a mistake and no level
+    if white == 1 and 1 < high <= scale and not rows and bool((raw == raw.round()).all()):
         raise UserError(
             f"raw holds floating-point numbers up to {high:.6g}, but those of the training data lie in [0, 1]: give "
             f"levels from 0 to {scale:g} as integers (uint8), or divide them by {scale:g}"

@@ -13,7 +13,7 @@ from helpers_tier import cases
 from ebmlab.app.cli import main
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "configs.md").read_text()
+PAGE = (ROOT / "docs" / "configs.md").read_text().replace("\\\n", " ")
 MINE = re.findall(r"```python\n(# mine.py\n.*?)```", PAGE, re.S)[0]
 COMMANDS = re.findall(r"^python -m ebmlab (?!compare)(.*)$", PAGE, re.M)
 

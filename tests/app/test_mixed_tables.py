@@ -99,7 +99,7 @@ def test_rows_are_drawn_scored_and_completed(people: None, capsys: pytest.Captur
 def test_what_does_not_fit_is_one_line(people: None, fails: Callable[..., str]) -> None:
     Path("wrong.csv").write_text("kind,height,tall\n7,170,1\n")
     for args, words in (
-        (["score", "wrong.csv"], "wrong.csv: column 0, counted from 0, holds 7 in row 0"),
+        (["score", "wrong.csv"], "wrong.csv: row 0, column 0, both counted from 0, holds 7"),
         (["complete", "people.csv", "--given=colour"], "names of columns (kind, height, tall) or a .npy file"),
         (
             ["complete", "people.csv", "--given=top"],

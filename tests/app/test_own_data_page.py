@@ -14,7 +14,7 @@ import torch
 from ebmlab.app.cli import main
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "own_data.md").read_text()
+PAGE = (ROOT / "docs" / "own_data.md").read_text().replace("\\\n", " ")
 HEAD, *SECTIONS = re.split(r"^## ", PAGE, flags=re.M)
 MODULES = ("my_data", "my_loaders", "my_model")
 FASTER = ["--trainer.max_epochs=1", "--trainer.limit_train_batches=3"]

@@ -14,7 +14,7 @@ from helpers_tier import cases
 from ebmlab.app.cli import main
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "configs.md").read_text().partition("## Common tasks")[2]
+PAGE = (ROOT / "docs" / "configs.md").read_text().replace("\\\n", " ").partition("## Common tasks")[2]
 MINE = re.findall(r"```python\n(.*?)```", PAGE, re.S)[0]
 SWEEP = re.findall(r"```bash\n(.*?)```", PAGE, re.S)[0]
 FITS = re.findall(r"^python -m ebmlab (fit .*)$", PAGE, re.M)

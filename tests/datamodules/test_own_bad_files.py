@@ -19,13 +19,17 @@ from ebmlab.reading.number_files import read_numbers
 @pytest.mark.parametrize(
     ("x", "form", "wrong"),
     [
-        ([[0.0, 0.3]], Form("binary"), "the values lie between 0 and 0.3; bits must be 0 or 1: set binarize to true"),
-        ([[-1.0, 1.0]], Form("binary"), "domain spin takes -1 and +1"),
+        ([[0.0, 0.3]], Form("binary"), "between 0 and 0.3; bits must be 0 and 1, or -1 and +1, which"),
+        ([[0.0, 0.3]], Form("binary"), "become 0 and 1: set binarize to true and max_value to 0.3"),
         ([[0.0, 2.0]], Form("spin"), "spins must be -1 and +1, or 0 and 1"),
         ([[0.5, 1.0]], Form("ordinal"), "ordinal values must be whole numbers from 0 on"),
         ([[-1, 1]], Form("categorical"), "categorical values must be whole numbers from 0 on"),
         ([[0, 3]], Form("categorical", num_values=3), "but num_values is 3: they must be from 0 to 2"),
-        ([[-0.1, 1.0]], Form("binary", binarize=True), "must lie in [0, 1] or [0, 255]: set max_value"),
+        (
+            [[-0.1, 1.0]],
+            Form("binary", binarize=True),
+            "must lie in [0, 1] or [0, 255]: set domain to real and binarize to false, and",
+        ),
         ([[0, 4095]], Form("binary", binarize=True), "must lie in [0, 1] or [0, 255]: set max_value"),
         ([[[[-128.0, 127.0]]]], Form("real"), "pixels must not be negative"),
         ([[[[-1.0, 2.0]]]], Form("real"), "pixels must not be negative"),
@@ -61,7 +65,10 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
             "odd.npy: 1 of 20 samples hold NaN or infinity, the first is number 3, counted from 0",
         ),
         ({"path": path, "val_fraction": 1.0}, "must be above 0 and together below 1"),
-        ({"path": path, "binarize": True}, "binarize makes bits, but domain is real: set domain to binary"),
+        (
+            {"path": path, "binarize": True},
+            "binarize makes bits, but domain is real: set binarize to false, and take an energy on real numbers",
+        ),
         ({"path": save(tmp_path / "few.npy", x[:2])}, "the number of samples is 2, too few to set some aside"),
         ({"path": path, "batch_size": 17}, "batch_size 17 is more than the 16 training samples"),
         ({"path": path, "max_value": 0.0, "domain": "real"}, "max_value is 0.0, but must be positive"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,22 @@ def searched(energy: Any, sampler: Sampler, chains: int, stop_at: int = 0, **opt
     torch.manual_seed(0)
     settings = {"num_chains": chains, "num_steps": 70, "report": report} | options
     return minimise(energy, sampler, Geometric(0.1, 3.0), **settings)
+
+
+def test_a_search_whose_time_is_up_has_no_time_left(tmp_path: Path) -> None:
+    """However long the last look takes, as on a busy machine, after the clock was read for it."""
+    looks: list[int] = []
+
+    def slow(found: Minimum) -> bool:
+        time.sleep(0.03)
+        looks.append(found.steps)
+        return False
+
+    options = {"num_chains": 2, "num_steps": 10, "seconds": 0.05, "report": slow, "saved": FILE}
+    first = minimise(Ising.lattice(2, coupling=1.0), ChromaticGibbs(), Geometric(0.1, 3.0), **options)
+    taken = len(looks)
+    again = minimise(Ising.lattice(2, coupling=1.0), ChromaticGibbs(), Geometric(0.1, 3.0), **options)
+    assert first.seconds >= 0.05 and again.seconds >= first.seconds and len(looks) == taken
 
 
 CASES: dict[str, tuple[Callable[[], Any], Sampler, int]] = {

@@ -218,7 +218,11 @@ def test_structured_samplers_run(make: Callable[[], tuple[Sampler, Energy]]) -> 
 @pytest.mark.parametrize(
     ("sampler", "energy", "message"),
     [
-        (DMALA(0.1), Target(Binary(4), "cubic"), r"state number 1 is not in Binary\(4\): its values must be 0 or 1"),
+        (
+            DMALA(0.1),
+            Target(Binary(4), "cubic"),
+            r"state number 1, counted from 0, is not in Binary\(4\): its values must be 0 or 1",
+        ),
         (RelaxedMALA(0.1), Target(Categorical(4, 3), "cubic"), r"RelaxedMALA samples Binary or Spin domains"),
         (DMALA(0.1, window=1), Target(Spin(4), "cubic"), r"DMALA: a window needs an Ordinal domain"),
         (ChromaticGibbs(), Target(Spin(4), "cubic"), r"ChromaticGibbs .*Ising.*Potts"),

@@ -14,6 +14,7 @@ from torch import Tensor
 from ebmlab.domains import Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.io import progress
 from ebmlab.samplers import DMALA, GWG, Gibbs, RandomWalk, Sampler
 from ebmlab.studies import Contender, FromPoint, Study
 from ebmlab.studies.race import Result
@@ -70,3 +71,11 @@ def test_forbidden_states_are_no_fault_of_the_target(tmp_path: Path, start: int,
     energy = Top(math.inf)
     row = run(tmp_path, energy, RandomWalk(), start=FromPoint(start)).row
     assert math.isfinite(row["acceptance"]) is acceptance_known
+
+
+def test_it_says_how_far_it_is_without_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    run(tmp_path, Shifted(0.0), Gibbs(), num_steps=4, burn_in=3, record_every=2)
+    assert "A, step 1 of 7, 0 s left\n" in capsys.readouterr().err
