@@ -67,10 +67,13 @@ def test_wide_pictures_scroll_and_options_stay_whole(tmp_path: Path) -> None:
     Image.new("L", (90, 9)).save(tmp_path / "small.png")
     page = SimpleNamespace(file=SimpleNamespace(abs_src_path=str(tmp_path / "page.md")))
     shown = [on_page_content(f'<p><img alt="a" src="{name}.png" /></p>', page=page) for name in ("wide", "small")]
-    assert [text.startswith('<p class="wide">') for text in shown] == [True, False]
+    assert [text.startswith('<p class="wide"><a href="wide.png">') for text in shown] == [True, False]
     code = "<code>fit --a.b 1 +- 2</code> <pre><code>--c</code></pre>"
     whole = code.replace("--a.b", '<span class="kept">--a.b</span>')
     assert on_page_content(f"{code} 3 +- 4", page=page) == f"{whole} 3 ± 4"
+    assert on_page_content("MMD^2, p^(1/4), <code>x^2</code>", page=page) == (
+        "MMD<sup>2</sup>, p<sup>1/4</sup>, <code>x^2</code>"
+    )
 
 
 def test_every_page_is_in_the_navigation() -> None:

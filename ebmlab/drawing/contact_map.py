@@ -36,7 +36,7 @@ def _draw_map(axes: Axes, found: ContactPrediction) -> None:
     apart = (found.positions.unsqueeze(0) - found.positions.unsqueeze(1)).abs().numpy() >= found.min_separation
     with np.errstate(invalid="ignore"):
         there = np.argwhere((distances < found.threshold) & apart)
-    dot = max(1.5, 260.0 / size)
+    dot = max(1.5, 340.0 / size)
     x, y = there.T + 1
     near = f"closer than {found.threshold:g} Å"
     axes.scatter(x, y, s=dot**2, marker="s", color=THERE, linewidths=0, label=near)
@@ -44,14 +44,14 @@ def _draw_map(axes: Axes, found: ContactPrediction) -> None:
     is_contact = found.distances[best[:, 0], best[:, 1]] < found.threshold
     for pairs, colour, label in ((best[is_contact], HIT, "contact"), (best[~is_contact], MISS, "no contact")):
         i, j = (pairs + 1).T.numpy()
-        axes.scatter(i, j, s=(0.9 * dot) ** 2, color=colour, linewidths=0, label=f"predicted, {label}")
+        axes.scatter(i, j, s=(1.3 * dot) ** 2, color=colour, linewidths=0, label=f"predicted, {label}")
     for site in (found.positions < 0).nonzero().flatten().tolist():
         axes.axvspan(site + 0.5, site + 1.5, color="0.95", zorder=0)
         axes.axhspan(site + 0.5, site + 1.5, color="0.95", zorder=0)
     axes.plot([0, size + 1], [0, size + 1], color="0.6", linewidth=0.7)
     axes.set(xlim=(0, size + 1), ylim=(0, size + 1), xlabel="site", ylabel="site", aspect="equal")
     axes.set_title(f"best {len(best)} pairs above the diagonal", fontsize=10)
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="lower right", markerscale=2)
 
 
 def _draw_precision(axes: Axes, found: ContactPrediction) -> None:
