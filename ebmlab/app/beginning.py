@@ -40,6 +40,10 @@ class Beginning(pl.Callback):
             keep_own(path)
         self._begin(trainer)
 
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """For evaluations that a run that has nothing left to train catches up on."""
+        self._begin(trainer)
+
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._begin(trainer)
 

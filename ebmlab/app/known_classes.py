@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import sys
 from functools import cache
 
 from pytorch_lightning import Trainer
@@ -21,6 +22,7 @@ _ELSEWHERE = {
     "seed": "seed_everything",
 }  # names in other programs, and ours
 _SHARED = ("config", "name", "ckpt_path", "resume", "wandb", "wandb_project", "tensorboard", "seed_everything")
+_DRAWN = ("num_samples", "num_steps", "batch_size", "seed", "denoise", "output", "condition")  # options of `predict`
 _PLACES = {
     "model": "ebmlab.learners",
     "model.optimizer": "torch.optim",
@@ -53,7 +55,8 @@ def meant(option: str) -> str | None:
     """
     given = option.lstrip("-").partition("=")[0]
     name = _ELSEWHERE.get(given, given)
-    there_are = [full for full in (*_SHARED, *_nested()) if full != given]
+    drawn = _DRAWN if sys.argv[1:2] == ["predict"] else ()
+    there_are = [full for full in (*drawn, *_SHARED, *_nested()) if full != given]
     longer = [full for full in there_are if full.endswith(f".{name}")] or [o for o in there_are if o.startswith(name)]
     near = longer or [o for o in there_are if o.endswith(f"_{name}")] or difflib.get_close_matches(name, there_are, 1)
     return f"--{near[0]}" if near else None

@@ -76,6 +76,8 @@ class Parser(LightningArgumentParser):
         if re.search(r"required: \S*(data|model)\b", message):
             message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
             message += ", or a run: --ckpt_path runs/CONFIG/NAME" * (sys.argv[1:2] != ["fit"])
+        if sys.argv[1:2] == ["sample"] and "required: targets" in message:
+            message = "name a config: --config sampling/ising_5x5 (`python -m ebmlab list configs` shows all)"
         if not self.exit_on_error:  # the parser tries out one of several types
             super().error(message, ex)
         raise UserError(parser_message(message)) from ex

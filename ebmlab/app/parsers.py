@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 from typing import Any, NoReturn
 
 from ebmlab.errors import UserError
@@ -33,6 +35,9 @@ OUTPUT = {
 }
 
 
+_NUMBERS = {"int": "a whole number", "float": "a number"}
+
+
 class Line(argparse.ArgumentParser):
     """Reports errors in one line, and takes no abbreviated options, which other readers of the words do not know."""
 
@@ -40,7 +45,19 @@ class Line(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
+        raise UserError(f"{self.prog.rpartition(' ')[2]}: {self._in_words(message)}")
+
+    def _in_words(self, message: str) -> str:
+        """A message of argparse's in the words of the others."""
+        if found := re.fullmatch(r"argument (\S+): invalid (\w+) value: ('.*')", message):
+            return f"{found[1]} is {found[3]}, but must be {_NUMBERS.get(found[2], found[2])}"
+        if found := re.fullmatch(r"argument (\S+): invalid choice: ('.*') \(choose from (.*)\)", message):
+            return f"{found[1]} is {found[2]}, but must be one of {found[3]}"
+        if found := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
+            close = difflib.get_close_matches(found[1], self._option_string_actions, 1)
+            longer = [o for o in self._option_string_actions if o.startswith(found[1])] or close
+            return f"there is no option {found[1]}" + (f"; did you mean {longer[0]}?" if longer else "")
+        return message
 
 
 def model_parser(command: str) -> Line:
@@ -122,9 +139,10 @@ def solve_parser() -> Line:
     add("--steps", type=int, default=100, metavar="N", help="of the first annealing; each next has twice as many (100)")
     add(
         "--schedule",
-        choices=("geometric", "linear", "reheated"),
+        choices=("geometric", "linear", "reheated", "exchange"),
         default="geometric",
-        help="of beta (default: geometric); reheated goes back from where chains get nowhere",
+        help="of beta (default: geometric); reheated goes back from where chains get nowhere; exchange holds chains at "
+        "temperatures between which they swap",
     )
     add("--beta", type=float, nargs=2, metavar=("FIRST", "LAST"), help="where annealings begin and end")
     add("--kind", help="the format of the file, where its content does not tell")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -66,6 +67,8 @@ def save_samples(
     is_file = target.suffix in (".npy", ".pt", ".csv") and not target.is_dir()
     if target.exists() and not (target.is_dir() or is_file):
         raise UserError(f"output is {target}, which is a file: name a folder, or a .npy, .pt or .csv file")
+    if not is_file and not target.exists() and re.fullmatch(r"\.[A-Za-z]{2,5}", target.suffix):
+        raise UserError(f"output is {target}, but must be a .npy, .pt or .csv file, or a folder")
     if target.suffix == ".csv" and is_file and len(learner.energy.domain.shape) > 1:
         raise UserError(f"output is {target}, but these samples are no rows of a table: name a .npy")
     files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv")]

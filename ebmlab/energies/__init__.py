@@ -11,6 +11,7 @@ from ebmlab.energies.grbm import GRBM
 from ebmlab.energies.masked_language_model import MaskedLanguageModel
 from ebmlab.energies.mlp import MLP
 from ebmlab.energies.noisy import AtNoise, NoisyEnergy, NoisyMLP
+from ebmlab.energies.noisy_autoencoder import NoisyAutoencoder
 from ebmlab.energies.noisy_resnet import NoisyResNet
 from ebmlab.energies.pairwise.ising import Ising
 from ebmlab.energies.pairwise.potts import Potts
@@ -52,6 +53,7 @@ __all__ = [
     "Ising",
     "MaskedLanguageModel",
     "Mixture",
+    "NoisyAutoencoder",
     "NoisyEnergy",
     "NoisyMLP",
     "NoisyResNet",

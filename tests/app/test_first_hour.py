@@ -25,6 +25,7 @@ from ebmlab.app.closing import closing_lines, why_no_score
 from ebmlab.app.config_errors import parser_message
 from ebmlab.app.known_classes import close_class, data_with, meant
 from ebmlab.app.parser import Parser
+from ebmlab.app.parsers import model_parser
 from ebmlab.app.prediction import save_samples
 from ebmlab.app.sample_files import read_samples
 from ebmlab.app.sweep_space import read_space
@@ -363,3 +364,27 @@ def test_own_code_is_refused_with_the_option_that_allows_it() -> None:
     assert str(refused.value).startswith("m.ckpt: mine.Mine is not part of ebmlab") and refused.value.option == (
         "import mine"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["f", "--loglik"], "score: there is no option --loglik; did you mean --log_likelihood?"),
+        (["f", "--ckpt_pth", "x"], "score: there is no option --ckpt_pth; did you mean --ckpt_path?"),
+        (["f", "--seed", "x"], "score: --seed is 'x', but must be a whole number"),
+    ],
+)
+def test_commands_without_a_config_say_what_was_meant(words: list[str], said: str) -> None:
+    with pytest.raises(UserError) as refused:
+        model_parser("score").parse_args(["--ckpt_path=m", *words])
+    assert str(refused.value) == said
+
+
+def test_predict_knows_its_own_options_and_kinds_of_files(
+    bits: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["ebmlab", "predict"])
+    assert (meant("--num_sample"), meant("--outputs")) == ("--num_samples", "--output")
+    with pytest.raises(UserError, match=r"x.png, but must be a .npy, .pt or .csv file, or a folder"):
+        save_samples(learner(), bits, tmp_path, 2, output=str(tmp_path / "x.png"))
+    assert not (tmp_path / "x.png").exists()

@@ -237,7 +237,7 @@ REFUSED = {
     "score digits.txt": "digits.txt is none of .npy, .npz, .csv, .pt, .json, .h5, .hdf5, .png",
     "score digits.npy --output=s.txt": "--output is s.txt, but must end in .csv",
     "score wide.npy": "wide.npy: raw data have shape (3, 70); it must be (B, 1, 8, 8) or (B, 64)",
-    "score digits.npy --num_chains=many": "score: argument --num_chains: invalid int value: 'many'",
+    "score digits.npy --num_chains=many": "score: --num_chains is 'many', but must be a whole number",
     "score": "score: the following arguments are required: FILE",
     "score empty": "empty holds no pictures",
     "complete digits.npy --given=middle": "--given is middle, but must be top, bottom, left, right or a .npy file",

@@ -47,7 +47,7 @@ def test_pack_pull_export(zoo: None, capsys: pytest.CaptureFixture[str]) -> None
     ("words", "message"),
     [
         (["pull", "gone"], "cannot be read"),
-        (["fetch"], "invalid choice"),
+        (["fetch"], "is 'fetch', but must be one of 'list'"),
         (["pull"], "address"),
         (["export", "zoo/gone", "a.pt2"], "there is no such model"),
     ],
