@@ -131,9 +131,8 @@ class BoltzmannLearning(Learner):
         two = self._only_couplings(two)
         plain = self._of_pairs(two), one.view_as(self._field)
         couplings, fields = plain if self.damping is None else self._preconditioned(one, two)
-        gap = (self._coupling * plain[0]).sum() + (
-            self._field * plain[1]
-        ).sum()  # energy of the chains minus the data's
+        # the energy of the chains minus the data's
+        gap = (self._coupling * plain[0]).sum() + (self._field * plain[1]).sum()
         if self.log_is_due:
             self.log("train/energy_gap", gap, prog_bar=True, sync_dist=True)
         with torch.enable_grad():
