@@ -17,8 +17,12 @@ from PIL import Image
 WIDE = 700  # pixels of a picture that a phone would make too small to read
 PICTURE = re.compile(r'<p>(<img [^>]*?src="([^"]+\.(?:png|svg))"[^>]*>)</p>')
 CODE = re.compile(r"(?<!<pre>)<code>([^<]*)</code>")
-OPTION = re.compile(r"(?<![\w-])--[\w.+=-]{1,32}(?![\w.+=-])")
-PLUS_MINUS = re.compile(r"\+-(?=[ \dJ])(?![^<]*</code>)")
+OPTION = re.compile(r"(?<![\w-])--?[\w.+=-]{1,32}(?![\w.+=-])")
+SIGNS = re.compile(  # of a text's numbers, and what is skipped: formulas and code
+    r'<(span|div) class="arithmatex">.*?</\1>|<pre.*?</pre>|<code.*?</code>'
+    r"|\+-(?=[ \dJ])|(?<=[\w)}])\^(?:(\w+)|\(([^()<]+)\))",
+    re.S,
+)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>([.,:;)]*)', re.S)
 BOOST = {"Learn": 3.0, "Do": 3.0, "Understand": 2.0, "Evidence": 0.02, "Reference": 0.3}  # by shelf; others: 1
 
@@ -68,7 +72,13 @@ def on_page_content(html: str, *, page: Any, **_: Any) -> str:
     folder = Path(page.file.abs_src_path).parent
     html = PICTURE.sub(lambda found: _scrolling(found, folder), html)
     html = CODE.sub(lambda found: OPTION.sub(r'<span class="kept">\g<0></span>', found[0]), html)
-    return with_mathml(PLUS_MINUS.sub("±", html))
+    return with_mathml(SIGNS.sub(_sign, html))
+
+
+def _sign(found: re.Match[str]) -> str:
+    if power := found[2] or found[3]:
+        return f"<sup>{power}</sup>"
+    return "±" if found[0] == "+-" else found[0]
 
 
 def with_mathml(html: str) -> str:

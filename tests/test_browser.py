@@ -150,7 +150,8 @@ def test_the_site(width: int, driver: Any, site: str) -> None:
         assert (page, complaints(driver)) == (page, [])
     driver.get(f"{site}/tutorials/grbm.html")
     assert driver.execute_script("return document.querySelectorAll('math').length") > 0
-    assert driver.execute_script("return document.querySelector('math').getBoundingClientRect().height") > 20
+    formula = "document.querySelector('math[display=block]')"
+    assert driver.execute_script(f"return {formula}.getBoundingClientRect().height") > 20
 
 
 @pytest.mark.slow

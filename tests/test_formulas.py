@@ -71,6 +71,9 @@ def test_wide_pictures_scroll_and_options_stay_whole(tmp_path: Path) -> None:
     code = "<code>fit --a.b 1 +- 2</code> <pre><code>--c</code></pre>"
     whole = code.replace("--a.b", '<span class="kept">--a.b</span>')
     assert on_page_content(f"{code} 3 +- 4", page=page) == f"{whole} 3 ± 4"
+    assert on_page_content("MMD^2, p^(1/4), <code>x^2</code>", page=page) == (
+        "MMD<sup>2</sup>, p<sup>1/4</sup>, <code>x^2</code>"
+    )
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from argparse import Namespace
@@ -30,6 +31,7 @@ SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
     "geometric": Geometric,
     "linear": Linear,
     "reheated": lambda first, last: Reheated(Geometric(first, last)),
+    "exchange": lambda first, last: Linear(last, last),
 }
 ENDS = {
     "steps": "all steps are taken",
@@ -86,6 +88,8 @@ def run_solve(args: list[str]) -> None:
     first, last = options.beta or beta_range(problem.energy)
     schedule = SCHEDULES[options.schedule](first, last)
     _check(options)
+    if options.schedule == "exchange":
+        sampler = _ladder(sampler, problem, options.chains, first / last)
     folder = _folder(source, options)
     search, stopped = _Search(problem, options.target), None
     torch.manual_seed(options.seed)
@@ -125,6 +129,20 @@ def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
     except TypeError as error:
         raise UserError(f"--sampler {name} needs settings, which `solve` has no options for: take another") from error
     sampler.check(energy)
+    return sampler
+
+
+def _ladder(kernel: samplers.Sampler, problem: Problem, chains: int, hottest: float) -> samplers.Sampler:
+    """Replica exchange of all chains, in ladders of at least so many rungs as the root of the number of variables.
+
+    The energies of a law spread by this root, so that the laws of neighbours overlap.
+    """
+    if not (chains > 1 and hottest < 1):
+        raise UserError("--schedule exchange needs two chains or more, and a first --beta below the last one")
+    least = min(chains, 2 + math.isqrt(problem.energy.domain.size))
+    rungs = next(n for n in range(least, chains + 1) if chains % n == 0)
+    sampler = samplers.Tempered(kernel, torch.logspace(0, math.log10(hottest), rungs).tolist())
+    sampler.check(problem.energy)
     return sampler
 
 

@@ -13,7 +13,7 @@ from ebmlab.energies import Energy
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.bit_planes import random_words
-from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler
+from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler, Tempered
 from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, multi_spin
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
@@ -53,6 +53,8 @@ class Chains(Protocol):
 
 def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:
     """Chains at random states, in words where the energy and the sampler allow it and there is enough to do."""
+    if isinstance(sampler, Tempered):
+        return Ladders(energy, sampler, num_chains)
     rule = RULES.get(type(sampler))
     coded = None if rule is None else multi_spin(energy)
     if rule is None or coded is None:
@@ -77,7 +79,7 @@ class States:
         self.x = self.target.random(len(self.x))
 
     def anneal(self, betas: Sequence[float]) -> None:
-        self.x = torch.cat([self._moved(rows, betas) for rows in self.x.chunk(self.blocks)])
+        self.x = torch.cat([self._moved(rows, betas) for rows in self._parts()])
         self.now = energies = self.target(self.x).detach()
         if bool(energies.isnan().any()):
             raise UserError("minimise: the energy is NaN at a state that the sampler has entered")
@@ -98,6 +100,9 @@ class States:
         self.x, best = (states[name].to(self.x) for name in ("now", "best"))
         self.lowest, self.energy = best.to(torch.int8), self.target(best).detach()
 
+    def _parts(self) -> Sequence[Tensor]:
+        return self.x.chunk(self.blocks)
+
     def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
         if isinstance(self.sampler, ChromaticGibbs):
             return self.sampler.annealed(self.target, x, betas=betas)
@@ -106,6 +111,38 @@ class States:
             state, _ = self.sampler.step(at, self.sampler.init(at, x))
             x = state.x
         return x
+
+
+class Ladders(States):
+    """Replicas at the rungs of `Tempered`, ladder by ladder, the coldest first; neighbours swap their states.
+
+    Raises:
+        UserError: the replicas do not fill their ladders.
+    """
+
+    sampler: Tempered
+
+    def __init__(self, energy: Energy, sampler: Tempered, num_chains: int) -> None:
+        self.rungs = len(sampler.betas)
+        if num_chains % self.rungs:
+            raise UserError(
+                f"minimise: num_chains is {num_chains}, but must be a multiple of {self.rungs}: "
+                "Tempered has a chain at each of its temperatures"
+            )
+        super().__init__(energy, sampler, num_chains)
+
+    def _parts(self) -> Sequence[Tensor]:
+        return [ladders.flatten(0, 1) for ladders in self._by_ladder(self.x).chunk(self.blocks)]
+
+    def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
+        state = self.sampler.init(tempered(self.target, betas[0]), self._by_ladder(x))
+        for beta in betas:
+            at = tempered(self.target, beta)
+            state, _ = self.sampler.step(at, self.sampler.refresh(at, state, state.replicas.x))
+        return state.replicas.x
+
+    def _by_ladder(self, x: Tensor) -> Tensor:
+        return x.reshape(-1, self.rungs, *x.shape[1:])
 
 
 class Words:

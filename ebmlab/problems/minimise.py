@@ -87,6 +87,8 @@ def minimise(
         energy: on bits or spins.
         sampler: moves the chains at each temperature. `ChromaticMetropolis` is fast on sparse Ising models. Where
             couplings are small multiples of one number, it moves 64 chains in a word (`ebmlab.samplers.multi_spin`).
+            `Tempered` makes it replica exchange: a chain at each rung, whose beta is the rung's times the schedule's.
+            A schedule that stays is `Linear(beta, beta)`.
         schedule: of beta; by default `Geometric` along `beta_range`. `Reheated` goes back when chains get nowhere.
         num_chains: B.
         num_steps: of the first annealing, and of the only one without `seconds`.

@@ -76,6 +76,17 @@ def test_it_stops_at_the_target(run: Callable[..., None]) -> None:
     assert there["seconds"] < 30
 
 
+def test_replica_exchange_of_the_command_goes_on(edges: set[tuple[int, int]], capsys: Any) -> None:
+    """20 chains on 12 nodes are four ladders of five rungs."""
+    words = ("--chains=20", "--steps=50", "--schedule=exchange", "--name=e", "--resume")
+    for seconds in (0.1, 0.2):
+        main(["solve", "a.rud", *words, f"--seconds={seconds}"])
+    assert "goes on after" in capsys.readouterr().err
+    content, chains = solution("a/e"), np.load("runs/a/e/chains.npy")
+    assert content["chains"] == len(chains) == 20
+    assert content["value"] == max(sum((k >> (i - 1) ^ k >> (j - 1)) & 1 for i, j in edges) for k in range(2**11))
+
+
 def test_ctrl_c_keeps_the_best(edges: set[tuple[int, int]], capsys: Any) -> None:
     def interrupt() -> None:
         while not seen:
@@ -178,6 +189,8 @@ BAD = [
     (("a.rud", "--target=nan"), "--target is nan"),
     (("a.rud", "--name=a/b"), "--name is 'a/b'"),
     (("empty.rud",), "there is nothing to minimise"),
+    (("a.rud", "--schedule=exchange", "--chains=1"), "--schedule exchange needs two chains or more"),
+    (("a.rud", "--schedule=exchange", "--beta", "2", "2"), "a first --beta below the last one"),
 ]
 
 

@@ -23,7 +23,7 @@ from ebmlab.problems import (
     minimise,
     plus_minus_j,
 )
-from ebmlab.samplers import GWG, ChromaticGibbs, GibbsSweep, PathAuxiliary, Sampler
+from ebmlab.samplers import GWG, ChromaticGibbs, ChromaticMetropolis, GibbsSweep, PathAuxiliary, Sampler, Tempered
 
 
 def test_a_planted_ground_state_is_found_and_never_undercut() -> None:
@@ -141,3 +141,35 @@ def test_schedules_and_settings_that_are_not_valid() -> None:
     ):
         with pytest.raises(UserError):
             bad()
+
+
+def test_replicas_have_the_laws_of_their_rungs() -> None:
+    """20,000 ladders of two rungs at a beta that stays, after 15 steps from random states, against all 16 states."""
+    torch.manual_seed(0)
+    energy, rungs, beta = Ising.lattice(2, 0.4, field=0.3), [1.0, 0.3], 1.2
+    states = energy.domain.enumerate().to(energy.dtype)
+    sampler = Tempered(ChromaticGibbs(), rungs)
+    found = minimise(energy, sampler, Linear(beta, beta), num_chains=40_000, num_steps=15)
+    x = found.chains.states()["now"].view(-1, 2, 4)
+    assert torch.equal(energy(found.x.float()), found.energy)
+    for k, rung in enumerate(rungs):
+        law = (-beta * rung * energy(states).double()).softmax(0)
+        counts = torch.bincount(((x[:, k] > 0).long() * torch.tensor([8, 4, 2, 1])).sum(1), minlength=16)
+        assert ((counts - 2e4 * law) ** 2 / (2e4 * law)).sum() < 40, "15 degrees of freedom"
+
+
+def test_replicas_cross_what_cold_chains_do_not() -> None:
+    """Two valleys of a ferromagnet, one of which a weak field lifts: cold chains stay where they fell."""
+    torch.manual_seed(0)
+    energy, shares = Ising.lattice(4, 1.0, field=0.02), []
+    for betas in ([1.0], [1.0, 0.4, 0.2, 0.1, 0.06]):
+        sampler = Tempered(ChromaticMetropolis(), betas)
+        found = minimise(energy, sampler, Linear(5.0, 5.0), num_chains=30 * len(betas), num_steps=100)
+        cold = found.energy[:: len(betas)]
+        shares.append(float((cold < -32.3).double().mean()))
+    assert shares[0] < 0.85 and shares[1] > 0.95
+
+
+def test_chains_that_do_not_fill_their_ladders_are_one_line() -> None:
+    with pytest.raises(UserError, match="num_chains is 10, but must be a multiple of 8: Tempered has a chain at each"):
+        minimise(Ising.lattice(3, 1.0), Tempered(ChromaticGibbs()), num_chains=10)

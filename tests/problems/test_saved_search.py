@@ -17,7 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.io.files import load, save
 from ebmlab.problems import Clique, Geometric, Linear, Minimum, erdos_renyi, minimise, plus_minus_j
 from ebmlab.problems.chains import Words
-from ebmlab.samplers import GWG, ChromaticGibbs, PathAuxiliary, Sampler
+from ebmlab.samplers import GWG, ChromaticGibbs, PathAuxiliary, Sampler, Tempered
 
 FILE = "a/search.pt"
 
@@ -60,6 +60,7 @@ def test_a_search_whose_time_is_up_has_no_time_left(tmp_path: Path) -> None:
 CASES: dict[str, tuple[Callable[[], Any], Sampler, int]] = {
     "in words": (lambda: plus_minus_j(32, seed=1), ChromaticGibbs(), 100),
     "in floats": (lambda: plus_minus_j(6, seed=1), ChromaticGibbs(), 9),
+    "by replica exchange": (lambda: plus_minus_j(6, seed=1), Tempered(ChromaticGibbs(), [1.0, 0.6, 0.3]), 9),
     "step by step": (lambda: Clique(erdos_renyi(12, 0.6, seed=4)).energy, PathAuxiliary(), 7),
 }
 
