@@ -44,7 +44,7 @@ def close_class(path: str) -> str | None:
     module, _, name = path.rpartition(".")
     paths = known(*([module] if module in MODULES else (*MODULES[len(FAMILIES) :], *FAMILIES)))
     by_lower = {each.lower(): each for each in paths}
-    close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.8)
+    close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.75)  # one letter of four
     return short_name(paths[by_lower[close[0]]]) if close and by_lower[close[0]] != name else None
 
 

@@ -75,8 +75,8 @@ LEARNER = "model: Problem with given class_path 'ebmlab.learners.ContrastiveDive
             "data.c is 'f', but must be one of 'd', 'e'",
         ),
         (
-            "sampler: Expected a path but NUTZ either x. Expected a dot import path string: NUTZ",
-            "sampler: there is no NUTZ (`python -m ebmlab list` shows all)",
+            "sampler: Expected a path but Snail either x. Expected a dot import path string: Snail",
+            "sampler: there is no Snail (`python -m ebmlab list` shows all)",
         ),
         (
             "You restored a checkpoint with current_epoch=23, but you have set Trainer(max_epochs=12).",
@@ -90,6 +90,7 @@ def test_a_line_says_what_to_write(message: str, said: str) -> None:
 
 def test_a_class_is_found_whatever_the_case() -> None:
     assert close_class("dmala") == "ebmlab.samplers.DMALA"
+    assert (close_class("NUTZ"), close_class("GRBN")) == ("ebmlab.samplers.NUTS", "ebmlab.energies.GRBM")
     assert close_class("sgdd") == "torch.optim.SGD"
     assert close_class("ramps.Ramp") is None  # of one's own, and no RealMLP
     assert meant("--seed") == "--seed_everything"
