@@ -101,7 +101,7 @@ ENERGIES: dict[str, Callable[[], Energy]] = {
     "RealMLP": lambda: RealMLP(20),
     "ClassifierMLP": lambda: ClassifierMLP(20, num_classes=3),
     "NoisyMLP": lambda: NoisyMLP(20),
-    "NoisyAutoencoder": lambda: NoisyAutoencoder((1, 8, 8), 8, 32),
+    "NoisyAutoencoder": lambda: NoisyAutoencoder((1, 8, 8), 8, hidden_dim=32),
     "NoisyResNet": lambda: NoisyResNet((3, 8, 8), 8),
     "ProductMLP": lambda: ProductMLP(Product(bits=Binary(10), place=Real(10))),
     "ResNet": lambda: ResNet((28, 28)),

@@ -79,7 +79,7 @@ class PublishedImages(TensorDataModule):
             try:
                 file.download(self.folder)
             except OSError as error:
-                raise self._missing(file, f"the download failed ({one_line(error)})") from error
+                raise self._missing(file, f"the download failed ({error})") from error
 
     def path(self, file: PublishedFile) -> Path:
         """The path of a file; raises `UserError` if it is missing."""

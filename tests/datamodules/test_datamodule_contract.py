@@ -256,7 +256,7 @@ class Broken(TensorDataModule):
         (
             torch.tensor([[0.0, 1], [2, torch.nan], [torch.inf, 0]]),
             None,
-            "2 of 3 samples hold NaN or .* first at 1",
+            "2 of 3 samples hold NaN or .* first is number 1, counted from 0",
         ),
         (torch.zeros(3, 4), None, r"the data have shape \(3, 4\); it must be \(N, 2\)"),
         (torch.zeros(0, 2), None, "with N at least 1"),

@@ -118,7 +118,7 @@ def test_random_transforms_are_drawn_anew_only_where_data_are_streamed(workers: 
     ("options", "usual", "odd", "wrong"),
     [
         ({"domain": "ordinal"}, 2.0, 5.0, "but num_values is 3: they must be from 0 to 2"),
-        ({"domain": "binary"}, 1.0, 0.5, "bits must be 0 or 1"),
+        ({"domain": "binary"}, 1.0, 0.5, "bits must be 0 and 1"),
         ({"domain": "spin"}, -1.0, 0.0, "spins must be -1 and +1"),
         ({"domain": "binary", "binarize": True}, 1.0, 2.0, "what becomes bits must lie between 0 and 1"),
         ({}, 1.0, np.nan, "1 of 10 samples hold NaN or infinity"),

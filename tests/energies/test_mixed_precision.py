@@ -109,7 +109,7 @@ CLOSED: dict[str, Callable[[], Energy]] = {
     "ModeGrid": lambda: ModeGrid(side=3, num_values=17, spacing=4, variance=2.0),
     "LogisticPosterior": lambda: LogisticPosterior.synthetic(8, num_rows=6),
     "BinaryNetPosterior": net_posterior,
-    "NoisyAutoencoder": lambda: NoisyAutoencoder((1, 8, 4), 3, 5, lowest=0.5),
+    "NoisyAutoencoder": lambda: NoisyAutoencoder((1, 8, 4), 3, hidden_dim=5, lowest=0.5),
     "Bernoulli": lambda: Bernoulli(torch.rand(7)),
     "Uniform": lambda: Uniform(Binary(7)),
     "StandardNormal": lambda: StandardNormal(Real(5)),

@@ -13,7 +13,7 @@ from ebmlab.learners import DenoisingScoreMatching
 
 def energy() -> NoisyAutoencoder:
     torch.manual_seed(0)
-    return NoisyAutoencoder((3, 8, 4), 4, 6, bound=3.0, unit=0.8, lowest=0.3).double()
+    return NoisyAutoencoder((3, 8, 4), 4, hidden_dim=6, bound=3.0, unit=0.8, lowest=0.3).double()
 
 
 def test_the_energy_is_its_formula() -> None:
