@@ -57,7 +57,7 @@ def parser_message(message: str) -> str:
             )
         from ebmlab.app.known_classes import close_class  # imports torch
 
-        if close := close_class(path):
+        if close := close_class(path, option):
             return f"{option}: there is no {path}; did you mean {close}? (`python -m ebmlab list` shows all)"
         if missing:
             where = "a module of your own must be in the folder where the command is given"
@@ -69,7 +69,7 @@ def parser_message(message: str) -> str:
             return f"{found.group(1)}: {found.group(2)} is {other}, which cannot be the {found.group(1)}"
         if "Expected a float" in text or "Expected a int" in text:
             return f"{found.group(1)} is {found.group(2)!r}, but must be a number"
-        if close := close_class(found.group(2)):
+        if close := close_class(found.group(2), found.group(1)):
             names = "(`python -m ebmlab list` shows all)"
             return f"{found.group(1)}: there is no {found.group(2)}; did you mean {close}? {names}"
         if found.group(2).isidentifier():

@@ -39,10 +39,12 @@ def known(*modules: str) -> dict[str, str]:
     return {name: path for name, path in members.items() if isinstance(found(path), type)}
 
 
-def close_class(path: str) -> str | None:
-    """The known class whose name is closest to that of a class that does not exist."""
+def close_class(path: str, option: str) -> str | None:
+    """The known class whose name is closest to that of a class that does not exist, of those that the option takes."""
     module, _, name = path.rpartition(".")
-    paths = known(*([module] if module in MODULES else (*MODULES[len(FAMILIES) :], *FAMILIES)))
+    place = next((of for full, of in _PLACES.items() if full.rpartition(".")[2] == option.rpartition(".")[2]), None)
+    wanted = module if module in MODULES else place
+    paths = known(*([wanted] if wanted else (*MODULES[len(FAMILIES) :], *FAMILIES)))
     by_lower = {each.lower(): each for each in paths}
     close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.75)  # one letter of four
     return short_name(paths[by_lower[close[0]]]) if close and by_lower[close[0]] != name else None

@@ -78,6 +78,10 @@ LEARNER = "model: Problem with given class_path 'ebmlab.learners.ContrastiveDive
             "sampler: Expected a path but Snail either x. Expected a dot import path string: Snail",
             "sampler: there is no Snail (`python -m ebmlab list` shows all)",
         ),
+        (  # not ebmlab.learners.RatioMatching, which is no energy
+            "energy: Expected a path but RandomThing either x. Expected a dot import path string: RandomThing",
+            "energy: there is no RandomThing (`python -m ebmlab list` shows all)",
+        ),
         (
             "You restored a checkpoint with current_epoch=23, but you have set Trainer(max_epochs=12).",
             "the checkpoint has trained 23 epochs, but trainer.max_epochs is 12: give a larger number",
