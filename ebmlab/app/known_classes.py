@@ -39,7 +39,7 @@ def known(*modules: str) -> dict[str, str]:
     return {name: path for name, path in members.items() if isinstance(found(path), type)}
 
 
-def close_class(path: str, option: str) -> str | None:
+def close_class(path: str, option: str = "") -> str | None:
     """The known class whose name is closest to that of a class that does not exist, of those that the option takes."""
     module, _, name = path.rpartition(".")
     place = next((of for full, of in _PLACES.items() if full.rpartition(".")[2] == option.rpartition(".")[2]), None)
