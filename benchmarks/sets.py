@@ -183,9 +183,9 @@ def table(rows: list[Row], title: str) -> str:
 def named(who: str, package: str) -> str:
     """A search with its package's version."""
     name = package.partition(" ")[0]
-    return (
-        who.replace(name, package, 1) if package and who.startswith(name) else f"{who} ({package})" if package else who
-    )
+    if not package:
+        return who
+    return who.replace(name, package, 1) if who.startswith(name) else f"{who} ({package})"
 
 
 def many(count: int, noun: str) -> str:

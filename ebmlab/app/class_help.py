@@ -82,4 +82,4 @@ def _value(default: Any) -> str:
     if isinstance(default, functools.partial):
         settings = ", ".join(f"{name} {value}" for name, value in default.keywords.items())
         return f"{default.func.__name__}{' with ' * bool(settings)}{settings}"
-    return {True: "true", False: "false"}.get(default) if isinstance(default, bool) else str(default)  # type: ignore[return-value]
+    return str(default).lower() if isinstance(default, bool) else str(default)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import torch
@@ -135,10 +136,13 @@ class Ladders(States):
         return [ladders.flatten(0, 1) for ladders in self._by_ladder(self.x).chunk(self.blocks)]
 
     def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
-        state = self.sampler.init(tempered(self.target, betas[0]), self._by_ladder(x))
-        for beta in betas:
-            at = tempered(self.target, beta)
-            state, _ = self.sampler.step(at, self.sampler.refresh(at, state, state.replicas.x))
+        at = tempered(self.target, betas[0])
+        state = self.sampler.init(at, self._by_ladder(x))
+        for before, beta in pairwise([betas[0], *betas]):
+            if beta != before:
+                at = tempered(self.target, beta)
+                state = self.sampler.refresh(at, state, state.replicas.x)
+            state, _ = self.sampler.step(at, state)
         return state.replicas.x
 
     def _by_ladder(self, x: Tensor) -> Tensor:

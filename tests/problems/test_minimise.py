@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from ebmlab.problems import (
     minimise,
     plus_minus_j,
 )
+from ebmlab.problems.chains import random_chains
 from ebmlab.samplers import GWG, ChromaticGibbs, ChromaticMetropolis, GibbsSweep, PathAuxiliary, Sampler, Tempered
 
 
@@ -173,3 +175,20 @@ def test_replicas_cross_what_cold_chains_do_not() -> None:
 def test_chains_that_do_not_fill_their_ladders_are_one_line() -> None:
     with pytest.raises(UserError, match="num_chains is 10, but must be a multiple of 8: Tempered has a chain at each"):
         minimise(Ising.lattice(3, 1.0), Tempered(ChromaticGibbs()), num_chains=10)
+
+
+def test_replicas_at_one_temperature_keep_what_their_kernel_knows() -> None:
+    """The kernel begins anew at the start, after each round of swaps, and where the temperature changes."""
+
+    class Counted(GWG):
+        begun = 0
+
+        def init(self, *args: Any, **options: Any) -> Any:
+            Counted.begun += 1
+            return super().init(*args, **options)
+
+    chains = random_chains(Ising.lattice(3, 1.0), Tempered(Counted(), [1.0, 0.5]), 4)
+    for betas, begun in (([2.0] * 20, 1 + 20), ([1.0, 1.0, 2.0, 2.0], 1 + 4 + 1)):
+        Counted.begun = 0
+        chains.anneal(betas)
+        assert begun == Counted.begun
