@@ -28,7 +28,6 @@ class UnevenKernel(Protocol):
         settings: numbers that ticks take, `(n,)`.
         options: what else they take.
         width: how many random numbers a step of a chain takes.
-        ticks: of a turn of the loop. With several, chains that have taken all their steps tick on, without a trace.
 
     Example:
         >>> from ebmlab.energies import RealMLP
@@ -65,10 +64,6 @@ class UnevenKernel(Protocol):
     def width(self) -> int:
         """As above."""
 
-    @property
-    def ticks(self) -> int:
-        """As above."""
-
 
 @torch.no_grad()
 def run_uneven(kernel: UnevenKernel, energy: Energy, x: Tensor, num_steps: int, caller: str) -> Ran:
@@ -94,11 +89,11 @@ def run_uneven(kernel: UnevenKernel, energy: Energy, x: Tensor, num_steps: int, 
     ahead = max(1, min(AHEAD, NUMBERS // (kernel.width * len(x))))
     settings = kernel.settings.to(x.device, torch.promote_types(x.dtype, torch.float32)).unbind()
     state, sums = kernel.start(energy, x), x.new_zeros(3, len(x))
-    with compiling(_to_the_end, energy, x, caller) as program:
+    with compiling(_to_the_end, energy, x, caller, True) as program:
         for first in range(0, num_steps, ahead):
             numbers = kernel.drawn(x, min(ahead, num_steps - first), ahead)
             walk = kernel.begun(state, numbers, kernel.options)
-            done = program(kernel.tick, energy, walk, numbers, settings, kernel.options, kernel.ticks)
+            done = program(kernel.tick, energy, walk, numbers, settings, kernel.options)
             state = done.state
             sums += torch.stack([done.acceptance, done.hops, done.evaluations])
     return Ran(state.x.contiguous(), sums[0], sums[1], float(sums[2].mean()))
@@ -111,20 +106,30 @@ def _to_the_end(
     numbers: Any,
     settings: tuple[Tensor, ...],
     options: Any,
-    ticks: int,
 ) -> Any:
-    """Ticks until all chains have taken their steps: a loop within the program, which compiles one turn of it."""
+    """Ticks until all chains have taken their steps: a loop within the program, which compiles one turn of it.
+
+    Tensors of one shape and type are one tensor between the turns. To make tensors took most of a turn's time.
+    """
+    alike: dict[tuple[torch.dtype, torch.Size], list[int]] = {}
+    for place, tensor in enumerate(walk.tensors()):
+        alike.setdefault((tensor.dtype, tensor.shape), []).append(place)
+    order = [place for places in alike.values() for place in places]
+
+    def held(walk: Any) -> tuple[Tensor, ...]:
+        tensors = walk.tensors()
+        return tuple(torch.stack([tensors[place] for place in places]) for places in alike.values())
+
+    def of(held: tuple[Tensor, ...]) -> Any:
+        tensors = dict(zip(order, (part for stack in held for part in stack.unbind()), strict=True))
+        return walk.with_tensors(tensors[place] for place in sorted(order))
 
     def going(*tensors: Tensor) -> Tensor:
-        left: Tensor = walk.with_tensors(tensors).taken < numbers.steps
+        left: Tensor = of(tensors).taken < numbers.steps
         return left.any()
 
     def once(*tensors: Tensor) -> tuple[Tensor, ...]:
-        after = walk.with_tensors(tensors)
-        for _ in range(ticks):
-            after = tick(energy, after, numbers, settings, options)
-        return tuple(new.clone() if any(new is old for old in tensors) else new for new in after.tensors())
+        return held(tick(energy, of(tensors), numbers, settings, options))
 
-    begin = tuple(tensor.clone() for tensor in walk.tensors())
-    end = while_loop(going, once, begin)  # type: ignore[no-untyped-call]  # torch gives it no types
-    return walk.with_tensors(end).outcome
+    end = while_loop(going, once, held(walk))  # type: ignore[no-untyped-call]  # torch gives it no types
+    return of(end).outcome

@@ -57,4 +57,3 @@ class UnevenKernel(NamedTuple):
     settings: Tensor
     options: Any
     width: int
-    ticks: int = 1

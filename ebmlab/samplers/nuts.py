@@ -16,16 +16,13 @@ from ebmlab.samplers import hmc
 from ebmlab.samplers.hmc import HMCState
 from ebmlab.samplers.kernel import UnevenKernel
 from ebmlab.samplers.metric import Scale, as_scale, check_scale, length_unit
-from ebmlab.samplers.nuts_tree import begun, bits, tick
+from ebmlab.samplers.nuts_tree import begun, tick
 from ebmlab.samplers.nuts_walk import Numbers, Options
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info
 from ebmlab.settings import require_count, require_positive
 
 DEEPEST = 20  # doublings: a million states
-TICKS = (
-    4  # leapfrog steps of a turn of the compiled loop: a turn has a price of its own, and so has each in the program
-)
 
 
 class NUTS(Sampler):
@@ -80,17 +77,13 @@ class NUTS(Sampler):
         super().check(energy)
         check_scale("NUTS", self.scale, energy.domain)
 
-    def options(self, device: torch.device) -> Options:
-        """What steps on a device take."""
-        return Options(self.max_depth, self.scale, bits(self.max_depth, device))
-
     @torch.no_grad()
     def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: PerChain | None = None) -> HMCState:
         return hmc.start(energy, x, (), hmc.Options(1, self.scale), known)
 
     @torch.no_grad()
     def step(self, energy: Energy, state: HMCState) -> tuple[HMCState, Info]:
-        options, settings = self.options(state.x.device), (float(self.step_size * length_unit(energy)),)
+        options, settings = Options(self.max_depth, self.scale), (float(self.step_size * length_unit(energy)),)
         numbers = drawn(state.x, 1, 1, options)
         walk = begun(state, numbers, options)
         outcome, of_rest = walk.outcome, energy
@@ -107,10 +100,10 @@ class NUTS(Sampler):
     def uneven_on(self, energy: Energy) -> UnevenKernel | None:
         if type(self).step is not NUTS.step:  # whose steps a program would not take
             return None
-        options = self.options(self.step_size.device)
+        options = Options(self.max_depth, self.scale)
         epsilon = torch.as_tensor(self.step_size * length_unit(energy)).view(1)
         width = energy.domain.size + 3 * self.max_depth
-        return UnevenKernel(self.init, partial(drawn, options=options), begun, tick, epsilon, options, width, TICKS)
+        return UnevenKernel(self.init, partial(drawn, options=options), begun, tick, epsilon, options, width)
 
 
 def drawn(x: Tensor, steps: int, room: int, options: Options) -> Numbers:

@@ -79,47 +79,39 @@ def grown(energy: Energy, walk: Walk, settings: Sequence[Number], options: Optio
         leaves=path.leaves + 1,
         acceptance=path.acceptance + (-rise).clamp(max=0).exp(),
     )
-    marks = walk.marks
-    if torch.compiler.is_compiling():  # whose loops may not change what they are given
-        marks = Marks(marks.velocity.clone(), marks.before.clone())
-    turns = turned_inside(marks, velocity.flatten(1), half, new.total, options)
+    marks, turns = turned_inside(walk.marks, velocity.flatten(1), half, new.total, options)
     return replace(walk, path=path, half=new, marks=marks), ~(rise <= DIVERGED) | turns
 
 
-def turned_inside(marks: Marks, velocity: Tensor, half: Half, total: Tensor, options: Options) -> Tensor:
-    """Whether one of the stretches of 2, 4, 8, ... states that end at a leaf turns, `(B,)`; marks the leaf.
+def turned_inside(marks: Marks, velocity: Tensor, half: Half, total: Tensor, options: Options) -> tuple[Marks, Tensor]:
+    """The marks with the leaf's, and whether one of the stretches of 2, 4, 8, ... states that end at it turns, `(B,)`.
 
-    In a tree of doublings, stretches begin at even leaves and end at odd ones. Leaf n begins a stretch after as many
-    others that are still open as n has bits that are 1. It ends those that are no longer open at leaf n + 1, and the
-    mark of an odd leaf is never read.
+    In a tree of doublings, a stretch of 2^k states begins at each leaf whose number is a multiple of 2^k. It ends just
+    before the next one.
 
     Args:
-        marks: changed in place.
+        marks: of the leaves before; changed in place outside of programs.
         velocity: of the leaf, `(B, n)`.
         half: before the leaf.
         total: the sum of its velocities, with the leaf's.
         options: of the step.
     """
-    ones = options.bits
-    end, first = ones[half.leaf], ones[half.leaf + 1] - 1
-    rows = torch.arange(len(velocity), device=velocity.device)
-    marks.velocity[rows, end] = velocity
-    marks.before[rows, end] = half.total
-    low, high = 0, options.max_depth
-    if not torch.compiler.is_compiling():  # those alone that are asked for
-        low, high = int(first.min()), int(end.max())
-    places = torch.arange(low, max(low, high), device=velocity.device)
-    asked = (first.unsqueeze(1) <= places) & (places < end.unsqueeze(1))
-    way = total.unsqueeze(1) - marks.before[:, low:high]
-    return (asked & turns_back(velocity.unsqueeze(1), marks.velocity[:, low:high], way)).any(1)
-
-
-def bits(max_depth: int, device: torch.device) -> Tensor:
-    """How many bits of n are 1, for n from 0 to 2^(max_depth - 1)."""
-    ones = torch.zeros(1, dtype=torch.long)
-    for _ in range(max_depth):
-        ones = torch.cat([ones, ones + 1])
-    return ones.to(device)
+    powers = 2 << torch.arange(options.max_depth, device=velocity.device)
+    begins, ends = ((leaf.unsqueeze(1) & (powers - 1)) == 0 for leaf in (half.leaf, half.leaf + 1))
+    if torch.compiler.is_compiling():  # which writes to nothing that it is given
+        here = begins.unsqueeze(2)
+        marks = Marks(
+            torch.where(here, velocity.unsqueeze(1), marks.velocity),
+            torch.where(here, half.total.unsqueeze(1), marks.before),
+        )
+        back, before = marks.velocity, marks.before
+    else:  # which looks at those lengths alone of which some stretch ends
+        row, power = begins.nonzero(as_tuple=True)
+        marks.velocity[row, power], marks.before[row, power] = velocity[row], half.total[row]
+        ends = ends[:, : int(ends.sum(1).max())]
+        back, before = (mark[:, : ends.shape[1]] for mark in (marks.velocity, marks.before))
+    turns = turns_back(velocity.unsqueeze(1), back, total.unsqueeze(1) - before)
+    return marks, (ends & turns).any(1)
 
 
 def turns_back(front: Tensor, back: Tensor, total: Tensor) -> Tensor:

@@ -17,12 +17,10 @@ class Options(NamedTuple):
     Attributes:
         max_depth: a trajectory doubles at most so often.
         scale: S of the metric (`ebmlab.samplers.metric`); None is 1.
-        bits: how many bits of n are 1, for n from 0 to 2^(max_depth - 1), int64.
     """
 
     max_depth: int
     scale: Tensor | None
-    bits: Tensor
 
 
 class Numbers(NamedTuple):

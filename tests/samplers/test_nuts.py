@@ -28,11 +28,9 @@ from ebmlab.samplers.nuts_tree import tick
 STEP = 0.3
 SCALES = {"none": None, "diagonal": [0.6, 1.4], "dense": [[0.6, 0.0], [0.5, 1.2]]}
 MUTANTS = {  # what to replace in the source of nuts_tree.py, with what
-    "stretches inside are not asked": ("asked & turns_back(", "asked & ~asked & turns_back("),
-    "only stretches of two states are asked": (
-        "ones[half.leaf + 1] - 1",
-        "torch.maximum(ones[half.leaf + 1], ones[half.leaf]) - 1",
-    ),
+    "stretches inside are not asked": ("(ends & turns)", "(ends & ~ends)"),
+    "only stretches of two states are asked": ("(ends & turns)", "(ends & turns)[:, :1]"),
+    "stretches begin one leaf late": ("(half.leaf, half.leaf + 1)", "(half.leaf - 1, half.leaf + 1)"),
     "the last state in place of a drawn one": ("front.where(takes, half.chosen)", "front"),
     "the new half always replaces": ("(half.log_weight - path.log_weight).clamp(max=0).exp()", "2"),
     "the new half never replaces, but the first": (
@@ -58,6 +56,7 @@ MUTANTS = {  # what to replace in the source of nuts_tree.py, with what
 }
 SUBTLE = {  # whose law is too close to be told apart by so many draws
     "only stretches of two states are asked",
+    "stretches begin one leaf late",
     "the new half always replaces",
     "weights all alike",
     "the weight of the first half alone",
@@ -69,7 +68,7 @@ def wrong_nuts(old: str, new: str) -> type[NUTS]:
     """NUTS on a changed tree."""
     tree = mutant(tick, old, new).__globals__
     kind: type[NUTS] = mutant(NUTS, "exact = True", "exact = True")  # a copy
-    kind.options.__globals__.update(begun=tree["begun"], tick=tree["tick"])
+    kind.check.__globals__.update(begun=tree["begun"], tick=tree["tick"])
     return kind
 
 
