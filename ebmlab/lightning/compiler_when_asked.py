@@ -99,6 +99,6 @@ def load_compiler_when_asked() -> None:
     import_module("torch")  # which looks for its own compiler
     if COMPILER not in sys.modules and (spec := find_spec(COMPILER)) is not None:
         instead = _Compiler(COMPILER)
-        instead.__path__ = spec.submodule_search_locations  # type: ignore[attr-defined]
+        instead.__path__ = spec.submodule_search_locations or []
         sys.modules[COMPILER] = instead
         sys.meta_path.insert(0, _Within())
