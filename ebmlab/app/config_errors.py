@@ -25,6 +25,7 @@ _BASES = {  # what the parser takes options for where no class is named
 }
 _OWNER = re.compile(r"(?:([\w.]+): )?Problem with given class_path '([\w.]+)': ")
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
+_KINDS["dict"] = "options by name, such as `{NAME: {class_path: CLASS}}`; a file goes by --config"
 
 
 def parser_message(message: str) -> str:
@@ -78,6 +79,8 @@ def parser_message(message: str) -> str:
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
         given = f", not {found.group(3)}" if found.group(3) else ""
         return f"{found.group(1)}{found.group(2)} must be a class path, or class_path with init_args{given}"
+    if found := re.search(r"([\w.]+): Config file loop detected: (\S+) -> ", text):  # it read the file twice
+        return f"{found[1]} is {found[2]}, but must be a class: a file of settings goes by --config"
     if found := re.match(r"[Uu]nrecognized arguments: ([^-\s]\S*)", text):
         return f"{found.group(1)} belongs to no option: a config goes by --config, a run or a checkpoint by --ckpt_path"
     if found := re.match(r"[Uu]nrecognized arguments: (--[\w.+-]+)", text):
@@ -92,6 +95,7 @@ def parser_message(message: str) -> str:
         )
     if found := re.search(r"([\w.]+): Expected one of (.+?)\.? (?:Got|Given) value: (\S+)", text):
         return f"{found.group(1)} is {found.group(3)!r}, but must be one of {found.group(2)}"
+    text = re.sub(r"'utf-8' codec can't decode .*", "it is not text in UTF-8", text)
     text = re.sub(r"Type typing\.\S.*? expects a function or a callable class: ", "", text)
     text = re.sub(r"\.? Got value: Namespace\(.*", "", re.sub(r'Parser key "([\w.]+)":', r"\1:", text))
     text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))

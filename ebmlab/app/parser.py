@@ -18,9 +18,11 @@ from ebmlab.app.config_errors import parser_message
 from ebmlab.app.config_files import ConfigFile, inline
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.named_callbacks import take_flags
+from ebmlab.app.plain_yaml import as_mapping, plain_yaml
 from ebmlab.app.trust import as_config
 from ebmlab.app.words import options
 from ebmlab.errors import UserError
+from ebmlab.io.files import read_given
 
 MODE = "omegaconf+"
 # reads the files that a config names
@@ -47,6 +49,8 @@ class Parser(LightningArgumentParser):
         for option, value in options(sys.argv[1:] if args is None else args):
             if option == "--data":
                 _check_class(value)
+            if option in _PARTS and value.endswith((".yaml", ".yml")):
+                _check_part(option, Path(value))
         others, changes = take_flags([full_names(absolute_names(a)) for a in (sys.argv[1:] if args is None else args)])
         others += ["--config", inline({"callbacks": changes})] if changes else []
         return super().parse_args(others, *rest, **kwargs)
@@ -81,6 +85,19 @@ class Parser(LightningArgumentParser):
         if not self.exit_on_error:  # the parser tries out one of several types
             super().error(message, ex)
         raise UserError(parser_message(message)) from ex
+
+
+_PARTS = {
+    "--model": "`class_path: ebmlab.learners.RatioMatching`",
+    "--data": "`class_path: datamodules.Digits`",
+    "--trainer": "`max_epochs: 3`",
+}
+
+
+def _check_part(option: str, path: Path) -> None:
+    """Raises `UserError` unless this is a file of options; jsonargparse would take its name for a class."""
+    text = read_given(path, f"{option} {path}")
+    as_mapping(plain_yaml(text, path), f"{option} {path}", _PARTS[option])
 
 
 def _check_class(value: str) -> None:
