@@ -26,21 +26,27 @@ RULES: dict[type[Sampler], Rule] = {ChromaticGibbs: heat_bath, ChromaticMetropol
 
 
 class Chains(Protocol):
-    """Chains, and the lowest state of each that was looked at.
+    """Chains, and the lowest state of each that was looked at."""
 
-    Attributes:
-        energy: of the best states, `(B,)`.
-        now: of the present states, at the last look.
-    """
+    @property
+    def energy(self) -> Tensor:
+        """Of the best states, `(B,)`."""
 
-    energy: Tensor
-    now: Tensor
+    @property
+    def now(self) -> Tensor:
+        """Of the present states, at the last look, `(B,)`."""
 
     def restart(self) -> None:
         """Puts random states in place of the present ones; the best stay."""
 
     def anneal(self, betas: Sequence[float]) -> None:
         """Moves all chains by a step at each inverse temperature, and looks at the last states."""
+
+    def take(self, parents: Tensor) -> None:
+        """Puts the present chains with these numbers, `(B,)`, in place of all; the best states stay where they are."""
+
+    def present(self) -> Tensor:
+        """The present states, `(B, *event)`, in int8."""
 
     def best(self) -> Tensor:
         """The best states, `(B, *event)`, in int8."""
@@ -69,15 +75,15 @@ class States:
     """Chains of any sampler, in blocks whose states fit the cache of a CPU."""
 
     def __init__(self, energy: Energy, sampler: Sampler, num_chains: int) -> None:
-        self.target, self.sampler = energy, sampler
-        self.x = energy.random(num_chains)
-        self.now = energy(self.x).detach()
-        self.lowest, self.energy = self.x.to(torch.int8), self.now.clone()
+        self.target, self.sampler, self.num_chains = energy, sampler, num_chains
         rows = max(100, CACHED // energy.domain.size)
         self.blocks = 1 if energy.device.type != "cpu" else -(-num_chains // rows)
+        self.restart()
+        self.lowest, self.energy = self.present(), self.now.clone()
 
     def restart(self) -> None:
-        self.x = self.target.random(len(self.x))
+        self.x = self.target.random(self.num_chains)
+        self.now = self.target(self.x).detach()
 
     def anneal(self, betas: Sequence[float]) -> None:
         self.x = torch.cat([self._moved(rows, betas) for rows in self._parts()])
@@ -88,11 +94,17 @@ class States:
         self.lowest[better] = self.x[better].to(torch.int8)  # first, as a signal may come before the next line
         self.energy[better] = energies[better]
 
+    def take(self, parents: Tensor) -> None:
+        self.x = self.x[parents.to(self.x.device)]
+
+    def present(self) -> Tensor:
+        return self.x.to(torch.int8)
+
     def best(self) -> Tensor:
         return self.lowest
 
     def states(self) -> dict[str, Tensor]:
-        return {"now": self.x.to(torch.int8), "best": self.lowest}
+        return {"now": self.present(), "best": self.lowest}
 
     def put_back(self, states: Mapping[str, Tensor]) -> None:
         values = torch.tensor([-1, 1] if isinstance(self.target.domain, Spin) else [0, 1])
@@ -100,6 +112,7 @@ class States:
             raise UserError(STRANGE)
         self.x, best = (states[name].to(self.x) for name in ("now", "best"))
         self.lowest, self.energy = best.to(torch.int8), self.target(best).detach()
+        self.now = self.target(self.x).detach()
 
     def _parts(self) -> Sequence[Tensor]:
         return self.x.chunk(self.blocks)
@@ -153,23 +166,29 @@ class Words:
     """Chains by multi-spin coding."""
 
     def __init__(self, coded: MultiSpin, rule: Rule, dtype: torch.dtype, num_chains: int) -> None:
-        self.coded, self.rule, self.num_chains = coded, rule, num_chains
+        self.coded, self.rule, self.dtype, self.num_chains = coded, rule, dtype, num_chains
         self.restart()
-        self.now = self._energies(self.words).to(dtype)
         self.lowest, self.energy = self.words.clone(), self.now.clone()
 
     def restart(self) -> None:
         self.words = self.coded.random(-(-self.num_chains // 64), random_words(self.coded.place.device))
+        self.now = self._energies(self.words)
 
     def anneal(self, betas: Sequence[float]) -> None:
         random, words = random_words(self.words.device), self.words.clone()
         for beta in betas:
             self.coded.sweep(words, beta, random, self.rule)
         self.words = words  # the earlier ones stay as they were, should a signal come before this line
-        self.now = energies = self._energies(words).to(self.energy)
+        self.now = energies = self._energies(words)
         better = energies < self.energy
         self.lowest ^= (self.lowest ^ self.words) & self.coded.masks(better)
         self.energy[better] = energies[better]
+
+    def take(self, parents: Tensor) -> None:
+        self.words = self.coded.taken(self.words, parents)
+
+    def present(self) -> Tensor:
+        return self.coded.unpacked(self.words, self.num_chains)
 
     def best(self) -> Tensor:
         return self.coded.unpacked(self.lowest, self.num_chains)
@@ -181,7 +200,7 @@ class Words:
         self.words, self.lowest = (states[name].to(self.words.device) for name in ("now", "best"))
         if bool(self.words[-1].any()) or bool(self.lowest[-1].any()):
             raise UserError(STRANGE)
-        self.energy = self._energies(self.lowest).to(self.energy)
+        self.energy, self.now = self._energies(self.lowest), self._energies(self.words)
 
     def _energies(self, words: Tensor) -> Tensor:
-        return self.coded.energies(words)[: self.num_chains]
+        return self.coded.energies(words)[: self.num_chains].to(self.dtype)
