@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from ebmlab.domains import Spin
-from ebmlab.energies import Energy
-from ebmlab.energies.paths.tempering import tempered
+from ebmlab.energies import Energy, Evaluation, PerChain
+from ebmlab.energies.paths.tempering import TemperedEnergy, Tempering, tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.bit_planes import random_words
 from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler, Tempered
@@ -23,6 +23,10 @@ WORTH = 2**12  # spins of all chains for each pull on a group of sites, from whi
 MANY = 16  # pulls from which states become slower, too
 
 RULES: dict[type[Sampler], Rule] = {ChromaticGibbs: heat_bath, ChromaticMetropolis: metropolis}  # in words
+
+
+Carried = dict[str, Any]
+"""`State.carried`: numbers of all chains, and tensors with a row for each."""
 
 
 class Chains(Protocol):
@@ -84,9 +88,18 @@ class States:
     def restart(self) -> None:
         self.x = self.target.random(self.num_chains)
         self.now = self.target(self.x).detach()
+        self.carried = self._begun()
 
     def anneal(self, betas: Sequence[float]) -> None:
-        self.x = torch.cat([self._moved(rows, betas) for rows in self._parts()])
+        parts, begin, moved = self._parts(), 0, []
+        for rows in parts:
+            moved.append(self._moved(rows, betas, _rows(self.carried, slice(begin, begin + len(rows)))))
+            begin += len(rows)
+        self.x = torch.cat([x for x, _ in moved])
+        self.carried = {
+            name: torch.cat([part[name] for _, part in moved]) if isinstance(value, Tensor) else value
+            for name, value in moved[0][1].items()
+        }
         self.now = energies = self.target(self.x).detach()
         if bool(energies.isnan().any()):
             raise UserError("minimise: the energy is NaN at a state that the sampler has entered")
@@ -95,7 +108,8 @@ class States:
         self.energy[better] = energies[better]
 
     def take(self, parents: Tensor) -> None:
-        self.x = self.x[parents.to(self.x.device)]
+        index = parents.to(self.x.device)
+        self.x, self.carried = self.x[index], _rows(self.carried, index)
 
     def present(self) -> Tensor:
         return self.x.to(torch.int8)
@@ -104,12 +118,18 @@ class States:
         return self.lowest
 
     def states(self) -> dict[str, Tensor]:
-        return {"now": self.present(), "best": self.lowest}
+        carried = {name: torch.as_tensor(value) for name, value in self.carried.items()}
+        return {"now": self.present(), "best": self.lowest, **carried}
 
     def put_back(self, states: Mapping[str, Tensor]) -> None:
         values = torch.tensor([-1, 1] if isinstance(self.target.domain, Spin) else [0, 1])
         if not all(torch.isin(states[name].cpu(), values).all() for name in ("now", "best")):
             raise UserError(STRANGE)
+        for name, value in self.carried.items():
+            kept = states[name]
+            if not kept.isfinite().all() or (kept.dim() == 0 and kept < 0):
+                raise UserError(STRANGE)
+            self.carried[name] = kept.to(value) if isinstance(value, Tensor) else int(kept)
         self.x, best = (states[name].to(self.x) for name in ("now", "best"))
         self.lowest, self.energy = best.to(torch.int8), self.target(best).detach()
         self.now = self.target(self.x).detach()
@@ -117,14 +137,30 @@ class States:
     def _parts(self) -> Sequence[Tensor]:
         return self.x.chunk(self.blocks)
 
-    def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
+    def _moved(self, x: Tensor, betas: Sequence[float], carried: Carried) -> tuple[Tensor, Carried]:
+        """Chains after a step at each beta. What is known at x goes along from one beta to the next."""
         if isinstance(self.sampler, ChromaticGibbs):
-            return self.sampler.annealed(self.target, x, betas=betas)
-        for beta in betas:
-            at = tempered(self.target, beta)
-            state, _ = self.sampler.step(at, self.sampler.init(at, x))
-            x = state.x
-        return x
+            return self.sampler.annealed(self.target, x, betas=betas), carried
+        at = self._law(betas[0])
+        state = _with(self.sampler.init(at, x), carried)
+        for before, beta in pairwise([betas[0], *betas]):
+            if beta != before:
+                at = self._law(beta)
+                known = {} if state.known is None else {"known": state.known}
+                state = _with(self.sampler.init(at, state.x, **known), state.carried)
+            state, _ = self.sampler.step(at, state)
+        return state.x, state.carried
+
+    def _begun(self) -> Carried:
+        """What is carried at the first step."""
+        if isinstance(self.sampler, ChromaticGibbs):
+            return {}
+        carried: Carried = self.sampler.init(self._law(1.0), self.x).carried
+        return carried
+
+    def _law(self, beta: float) -> Tempering:
+        at = tempered(self.target, beta)
+        return Cooling(self.target, beta) if isinstance(at, TemperedEnergy) else at
 
 
 class Ladders(States):
@@ -148,18 +184,41 @@ class Ladders(States):
     def _parts(self) -> Sequence[Tensor]:
         return [ladders.flatten(0, 1) for ladders in self._by_ladder(self.x).chunk(self.blocks)]
 
-    def _moved(self, x: Tensor, betas: Sequence[float]) -> Tensor:
+    def _moved(self, x: Tensor, betas: Sequence[float], carried: Carried) -> tuple[Tensor, Carried]:
         at = tempered(self.target, betas[0])
-        state = self.sampler.init(at, self._by_ladder(x))
+        state = _with(self.sampler.init(at, self._by_ladder(x)), carried)
+        state.replicas.step = state.step
         for before, beta in pairwise([betas[0], *betas]):
             if beta != before:
                 at = tempered(self.target, beta)
                 state = self.sampler.refresh(at, state, state.replicas.x)
             state, _ = self.sampler.step(at, state)
-        return state.replicas.x
+        return state.replicas.x, state.carried
+
+    def _begun(self) -> Carried:
+        return {"step": 0, "rounds": 0}
 
     def _by_ladder(self, x: Tensor) -> Tensor:
         return x.reshape(-1, self.rungs, *x.shape[1:])
+
+
+class Cooling(TemperedEnergy):
+    """beta E(x), whose evaluations say what E and its gradient are at x, so that a state there serves the next beta."""
+
+    def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
+        inner = Evaluation(*self.energy.value_and_grad(x)) if known is None else cast(Evaluation, known)
+        return Evaluation(self._scale(inner.energy), self._scale(inner.grad), known=inner)
+
+
+def _with(state: Any, carried: Carried) -> Any:
+    """A state that `init` has made, as the later one that it is."""
+    for name, value in carried.items():
+        setattr(state, name, value)
+    return state
+
+
+def _rows(carried: Carried, index: slice | Tensor) -> Carried:
+    return {name: value[index] if isinstance(value, Tensor) else value for name, value in carried.items()}
 
 
 class Words:

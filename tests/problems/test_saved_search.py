@@ -17,7 +17,7 @@ from ebmlab.errors import UserError
 from ebmlab.io.files import load, save
 from ebmlab.problems import Clique, Geometric, Linear, Minimum, Resampled, erdos_renyi, minimise, plus_minus_j
 from ebmlab.problems.chains import Words
-from ebmlab.samplers import GWG, ChromaticGibbs, PathAuxiliary, Sampler, Tempered
+from ebmlab.samplers import ACS, GWG, ChromaticGibbs, DiscreteHAMS, Gibbs, PathAuxiliary, Sampler, Tempered
 
 FILE = "a/search.pt"
 
@@ -62,8 +62,11 @@ CASES: dict[str, tuple[Callable[[], Any], Sampler, int]] = {
     "in floats": (lambda: plus_minus_j(6, seed=1), ChromaticGibbs(), 9),
     "by replica exchange": (lambda: plus_minus_j(6, seed=1), Tempered(ChromaticGibbs(), [1.0, 0.6, 0.3]), 9),
     "step by step": (lambda: Clique(erdos_renyi(12, 0.6, seed=4)).energy, PathAuxiliary(), 7),
+    "in cycles": (lambda: plus_minus_j(6, seed=1), ACS(5.0, 0.5, cycle_length=7), 9),
+    "with momenta": (lambda: plus_minus_j(6, seed=1), DiscreteHAMS(1.0), 9),
+    "in turn": (lambda: plus_minus_j(6, seed=1), Gibbs(), 9),
     "a population in words": (lambda: plus_minus_j(32, seed=1), ChromaticGibbs(), 100),
-    "a population": (lambda: plus_minus_j(6, seed=1), GWG(), 9),
+    "a population": (lambda: plus_minus_j(6, seed=1), DiscreteHAMS(1.0), 9),
 }
 
 
