@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import sys
 from typing import Any
 
 _NOISE = (
@@ -60,6 +61,8 @@ def parser_message(message: str) -> str:
 
         if close := close_class(path, option):
             return f"{option}: there is no {path}; did you mean {close}? (`python -m ebmlab list` shows all)"
+        if close := _own_class(path):
+            return f"{option}: there is no {path}; did you mean {close}?"
         if missing:
             where = "a module of your own must be in the folder where the command is given"
             return f"{option}: there is no {path} ({missing.group()}); {where}"
@@ -167,6 +170,14 @@ def _home(owner: str) -> str:
 
     kinds = " or ".join(kind.__name__ for kind in getattr(trusted(owner), "domains", ()))
     return f" (it is for {kinds} domains)" if kinds else ""
+
+
+def _own_class(path: str) -> str:
+    """The class of a module that was meant by a path with another name; "" if the module has none alike."""
+    module, _, name = path.rpartition(".")
+    kinds = [key for key, value in vars(sys.modules.get(module, object)).items() if isinstance(value, type)]
+    close = difflib.get_close_matches(name, kinds, 1)
+    return f"{module}.{close[0]}" if close and module in sys.modules else ""
 
 
 def _may_be_data(path: str) -> bool:

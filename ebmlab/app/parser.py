@@ -82,6 +82,8 @@ class Parser(LightningArgumentParser):
             message += ", or a run: --ckpt_path runs/CONFIG/NAME" * (sys.argv[1:2] != ["fit"])
         if sys.argv[1:2] == ["sample"] and "required: targets" in message:
             message = "name a config: --config sampling/ising_5x5 (`python -m ebmlab list configs` shows all)"
+        if sys.argv[1:2] == ["sample"] and "--ckpt_path" in message:
+            message = "sample compares samplers on a target; predict --ckpt_path RUN draws from a trained model"
         if not self.exit_on_error:  # the parser tries out one of several types
             super().error(message, ex)
         raise UserError(parser_message(message)) from ex

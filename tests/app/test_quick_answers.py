@@ -56,8 +56,8 @@ finally:
             ["fti", "--debug"],
             2,
             "",
-            "error: there is no command fti; choose fit, validate, test, predict, score, complete, features, sample, "
-            "list, compare, dashboard, sweep, convert, zoo, mutate or solve",
+            "error: there is no command fti; did you mean fit? There are fit, validate, test, predict, score, "
+            "complete, features, sample, list, compare, dashboard, sweep, convert, zoo, mutate and solve",
         ),
     ],
 )
