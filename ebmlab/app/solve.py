@@ -36,6 +36,7 @@ from ebmlab.problems import (
     minimise,
     pose,
 )
+from ebmlab.problems.chains import check_annealed
 
 CHAINS, PICTURE, SAVED = "chains.npy", "value.png", "search.pt"
 UNFINISHED = (samplers.Sampler, samplers.MetropolisSampler)
@@ -143,7 +144,7 @@ def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
         sampler: samplers.Sampler = kind()
     except TypeError as error:
         raise UserError(f"--sampler {name} needs settings, which `solve` has no options for: take another") from error
-    sampler.check(energy)
+    check_annealed(energy, sampler)
     return sampler
 
 
@@ -157,7 +158,7 @@ def _ladder(kernel: samplers.Sampler, problem: Problem, chains: int, hottest: fl
     least = min(chains, 2 + math.isqrt(problem.energy.domain.size))
     rungs = next(n for n in range(least, chains + 1) if chains % n == 0)
     sampler = samplers.Tempered(kernel, torch.logspace(0, math.log10(hottest), rungs).tolist())
-    sampler.check(problem.energy)
+    check_annealed(problem.energy, sampler)
     return sampler
 
 

@@ -62,6 +62,18 @@ class Chains(Protocol):
         """Puts such states in place of the chains'; raises `UserError` if one is none of the energy's."""
 
 
+def check_annealed(energy: Energy, sampler: Sampler) -> None:
+    """Raises `UserError` if the sampler does not support the energy, or not at other temperatures."""
+    sampler.check(energy)
+    try:
+        sampler.check(tempered(energy, 1.0))
+    except UserError as error:
+        raise UserError(
+            f"{type(sampler).__name__} samples {type(energy).__name__}, but not at other temperatures, through which "
+            "chains are annealed: take another sampler, such as ChromaticMetropolis or PathAuxiliary"
+        ) from error
+
+
 def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:
     """Chains at random states, in words where the energy and the sampler allow it and there is enough to do."""
     if isinstance(sampler, Tempered):

@@ -18,7 +18,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ
 from ebmlab.io.fingerprint import fingerprint
 from ebmlab.problems.annealing import Geometric, Schedule, beta_range
-from ebmlab.problems.chains import Chains, random_chains
+from ebmlab.problems.chains import Chains, check_annealed, random_chains
 from ebmlab.problems.course import Course
 from ebmlab.problems.reheated import Heat, Reheated
 from ebmlab.problems.resampled import Resampled, Resampling
@@ -129,7 +129,7 @@ def minimise(
         require_positive("minimise", seconds=seconds)
     if not isinstance(energy.domain, Binary | Spin):
         raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
-    sampler.check(energy)
+    check_annealed(energy, sampler)
     schedule = schedule or Geometric(*beta_range(energy))
     if isinstance(inner := getattr(schedule, "schedule", None), Reheated | Resampled):
         outer, name = type(schedule).__name__, type(inner).__name__

@@ -205,6 +205,7 @@ BAD = [
     (("a.rud", "--sampler=MetropolisSampler"), "there is no such sampler"),
     (("a.rud", "--sampler=DMALA"), "--sampler DMALA needs settings"),
     (("a.col", "--problem=clique", "--sampler=SwendsenWang"), "it needs an Ising or Potts model"),
+    (("a.rud", "--sampler=Wolff"), "Wolff samples Ising, but not at other temperatures"),
     (("a.rud", "--seconds=0"), "--seconds is 0.0, but must be positive"),
     (("a.rud", "--chains=0"), "--chains is 0, but must be positive"),
     (("a.rud", "--beta", "2", "1"), "Geometric: beta goes from 2.0 to 1.0"),
