@@ -191,8 +191,13 @@ def _folder(source: Path, options: Namespace) -> Path:
         try:
             there = json.loads((folder / SOLUTION).read_text())
             what = f"{there['unit']} {there['value']:.9g} after {there['seconds']:.3g} s"
+            other = Path(there["file"]).name
         except (OSError, ValueError, KeyError, TypeError):
-            what = f"its {SOLUTION} cannot be read"
+            what, other = f"its {SOLUTION} cannot be read", source.name
+        if other != source.name:
+            raise UserError(
+                f"{folder} holds a search of {shown(other)} ({what}), not of {source.name}: choose another --name"
+            )
         raise UserError(f"{folder} is there already ({what}): go on by --resume, or choose another --name")
     if name is not None and (folder / SAVED).is_file():
         raise UserError(f"{folder} holds a search that was killed: go on by --resume, or choose another --name")

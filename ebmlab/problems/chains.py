@@ -96,10 +96,7 @@ class States:
             moved.append(self._moved(rows, betas, _rows(self.carried, slice(begin, begin + len(rows)))))
             begin += len(rows)
         self.x = torch.cat([x for x, _ in moved])
-        self.carried = {
-            name: torch.cat([part[name] for _, part in moved]) if isinstance(value, Tensor) else value
-            for name, value in moved[0][1].items()
-        }
+        self.carried = _joined([carried for _, carried in moved])
         self.now = energies = self.target(self.x).detach()
         if bool(energies.isnan().any()):
             raise UserError("minimise: the energy is NaN at a state that the sampler has entered")
@@ -155,8 +152,8 @@ class States:
         """What is carried at the first step."""
         if isinstance(self.sampler, ChromaticGibbs):
             return {}
-        carried: Carried = self.sampler.init(self._law(1.0), self.x).carried
-        return carried
+        at = self._law(1.0)
+        return _joined([self.sampler.init(at, rows).carried for rows in self._parts()])
 
     def _law(self, beta: float) -> Tempering:
         at = tempered(self.target, beta)
@@ -215,6 +212,14 @@ def _with(state: Any, carried: Carried) -> Any:
     for name, value in carried.items():
         setattr(state, name, value)
     return state
+
+
+def _joined(parts: Sequence[Carried]) -> Carried:
+    """What all blocks carry: the rows of all, and the numbers of the first."""
+    return {
+        name: torch.cat([part[name] for part in parts]) if isinstance(value, Tensor) else value
+        for name, value in parts[0].items()
+    }
 
 
 def _rows(carried: Carried, index: slice | Tensor) -> Carried:

@@ -31,6 +31,8 @@ from ebmlab.settings import require_count, require_positive
 class Minimum:
     """The best state that every chain has found.
 
+    Where chains are copied, as along `Resampled`, it is the best that was seen at each place of the population.
+
     Attributes:
         chains: what moves, and keeps the states.
         steps: steps that every chain has taken.
@@ -129,6 +131,9 @@ def minimise(
         raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
     sampler.check(energy)
     schedule = schedule or Geometric(*beta_range(energy))
+    if isinstance(inner := getattr(schedule, "schedule", None), Reheated | Resampled):
+        outer, name = type(schedule).__name__, type(inner).__name__
+        raise UserError(f"minimise: the schedule is {outer} of {name}, but chains are either reheated or resampled")
     chains = random_chains(energy, sampler, num_chains)
     if isinstance(schedule, Resampled):
         chains = Resampling(chains, energy, sampler)

@@ -72,8 +72,8 @@ class Generation:
 class Resampling:
     """Chains that are resampled at every change of beta, in the place of `Chains`.
 
-    The best state of a chain is that of its place: the lowest that was seen there, whatever lines have come by. So no
-    state that was found is lost when its line dies out.
+    The best state of a place is the lowest that was seen there, whatever lines have come by. So no state that was found
+    is lost when its line dies out.
 
     Args:
         chains: what moves.

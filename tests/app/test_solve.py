@@ -187,6 +187,14 @@ def test_a_second_search_says_what_is_there(edges: set[tuple[int, int]], capsys:
     assert Path("runs/a/b/solution.json").read_bytes() == before
 
 
+def test_files_that_differ_by_their_suffix_are_told_apart(edges: set[tuple[int, int]], capsys: Any) -> None:
+    words = ("a.col", "--problem=clique", *QUICK, "--name=b")
+    main(["solve", "a.rud", *QUICK, "--name=b"])
+    assert "runs/a/b holds a search of a.rud (cut " in (line := fails(capsys, *words))
+    assert line.endswith(" s), not of a.col: choose another --name")
+    assert "the problem of this search is another" in fails(capsys, *words, "--resume")
+
+
 BAD = [
     (("none.rud",), "none.rud: no such file"),
     (("a.col",), "a.col is a graph: say which problem, max_cut, independent_set, clique, normalised_cut (--problem)"),

@@ -14,7 +14,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_log_z
 from ebmlab.evaluation.population import systematic
 from ebmlab.exchange import read
-from ebmlab.problems import Linear, Minimum, Qubo, Resampled, minimise, plus_minus_j
+from ebmlab.problems import Linear, Minimum, Qubo, Reheated, Resampled, minimise, plus_minus_j
 from ebmlab.problems.chains import Words, random_chains
 from ebmlab.problems.resampled import Resampling
 from ebmlab.samplers import DULA, GWG, BlockGibbs, ChromaticGibbs, ChromaticMetropolis, Sampler, Tempered
@@ -130,3 +130,6 @@ def test_what_cannot_be_resampled_is_one_line() -> None:
     ):
         with pytest.raises(UserError, match=message):
             minimise(energy, sampler, schedule, num_chains=4, num_steps=2)
+    for nested in (Reheated(schedule), Resampled(Reheated(schedule))):
+        with pytest.raises(UserError, match="either reheated or resampled"):
+            minimise(glass, GWG(), nested, num_chains=4, num_steps=2)
