@@ -82,6 +82,13 @@ def parser_message(message: str) -> str:
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
         given = f", not {found.group(3)}" if found.group(3) else ""
         return f"{found.group(1)}{found.group(2)} must be a class path, or class_path with init_args{given}"
+    if found := re.search(r"Subcommand '(\w+)' does not accept option '([\w.]+)'", text):
+        from ebmlab.app.known_classes import meant  # imports torch
+
+        close = (meant(f"--{found[2]}") or "").removeprefix("--")
+        hint = f"; did you mean {close}?" if close else ""
+        hint = "; a class goes under model or data" if found[2] == "class_path" else hint
+        return f"the config has {found[2]}, which {found[1]} does not take{hint}"
     if found := re.search(r"([\w.]+): Config file loop detected: (\S+) -> ", text):  # it read the file twice
         return f"{found[1]} is {found[2]}, but must be a class: a file of settings goes by --config"
     if found := re.match(r"[Uu]nrecognized arguments: ([^-\s]\S*)", text):
@@ -169,7 +176,7 @@ def _home(owner: str) -> str:
     from ebmlab.app.trust import found as trusted  # imports torch
 
     kinds = " or ".join(kind.__name__ for kind in getattr(trusted(owner), "domains", ()))
-    return f" (it is for {kinds} domains)" if kinds else ""
+    return f" (it is for {kinds} domains)" if kinds not in ("", "Domain") else ""
 
 
 def _own_class(path: str) -> str:

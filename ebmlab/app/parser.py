@@ -80,6 +80,10 @@ class Parser(LightningArgumentParser):
         if re.search(r"required: \S*(data|model)\b", message):
             message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
             message += ", or a run: --ckpt_path runs/CONFIG/NAME" * (sys.argv[1:2] != ["fit"])
+            if "--ckpt_path" in dict(options(sys.argv[1:])):
+                message = (
+                    "no data are known, for the run names none: add --data, such as --data Arrays --data.path FILE"
+                )
         if sys.argv[1:2] == ["sample"] and "required: targets" in message:
             message = "name a config: --config sampling/ising_5x5 (`python -m ebmlab list configs` shows all)"
         if sys.argv[1:2] == ["sample"] and "--ckpt_path" in message:

@@ -48,7 +48,7 @@ def answer(given: list[str]) -> str | None:
         UserError: there is no such command, or the runs cannot be compared.
     """
     first = given[0] if given else "--help"
-    if first in ("-h", "--help"):
+    if first in ("-h", "--help", "help"):
         return HELP
     if first == "--version":
         return f"ebmlab {__version__}"

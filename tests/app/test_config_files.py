@@ -106,6 +106,11 @@ def test_null_leaves_out_an_entry_of_a_study(tmp_path: Path) -> None:
         ("# all later", "a.yaml is empty"),
         ("- 1", "a.yaml is a list"),
         ("moons", "a.yaml holds only 'moons'"),
+        (
+            "modle: {num_steps: 3}",
+            "the config has modle.num_steps, which fit does not take; did you mean model.num_steps?",
+        ),
+        ("class_path: X", "the config has class_path, which fit does not take; a class goes under model or data"),
         ("callbacks: [1]", "callbacks: must be names with options"),
         ("callbacks: {FID: 3}", "callbacks.FID is 3"),
         ("callbacks: {FDI: true}", "there is no callback FDI; did you mean FID?"),

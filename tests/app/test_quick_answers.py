@@ -43,6 +43,7 @@ finally:
         (["score", "--help"], 0, model_parser("score").format_help().rstrip(), ""),
         (["--version"], 0, f"ebmlab {__version__}", ""),
         (["list"], 0, list_components(), ""),
+        (["help"], 0, HELP, ""),
         (["fit", "--help"], 0, page("fit"), ""),
         (["predict", "-h"], 0, page("predict"), ""),
         (
