@@ -139,7 +139,7 @@ def about(data: dict[str, Any]) -> str:
     """The machine, the packages and the number of rounds of a JSON file."""
     machine = data["machine"]
     packages = ", ".join(f"{package} {version}" for package, version in machine["packages"].items())
-    return f"{machine['processor']}, Python {machine['python']}, {packages}; {data['rounds']} rounds"
+    return f"{machine['processor']}, Python {machine['python']}, {data['rounds']} rounds. Packages: {packages}."
 
 
 def papers() -> dict[str, Path]:

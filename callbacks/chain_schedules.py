@@ -47,7 +47,7 @@ class ChainSchedule(pl.Callback):
             )
         self.check(learner)
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         before, self.total = self.total, training_steps(trainer, self)
         if trainer.ckpt_path is not None:
             warn_of_new_length(self, before, self.total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
@@ -18,11 +18,9 @@ from ebmlab.data.interface import Data, Images
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LabelClassifier, load_or_train
 from ebmlab.evaluation.headline import Headline
+from ebmlab.evaluation.metrics import FrechetDistance
 from ebmlab.io.files import whole
 from ebmlab.learners import Learner
-
-if TYPE_CHECKING:
-    from ebmlab.evaluation.inception import FrechetDistance
 
 COLUMNS = [
     *("stage", "step", "epoch", "name", "extractor", "fid"),
@@ -135,8 +133,6 @@ class FID(SampleEvaluation):
     def _prepare(self, trainer: pl.Trainer, learner: Learner, data: Data, split: str) -> FrechetDistance:
         """The metric with this rank's share of the real images in it."""
         extractor, name = self._classifier(trainer, data) if self.extractor == "classifier" else _inception(trainer)
-        from ebmlab.evaluation.inception import FrechetDistance
-
         metric = FrechetDistance(extractor).to(metric_device(learner))
         real = images(data, data.states(split)).float()
         self._real = {"extractor": name, "real": len(real), "split": split}

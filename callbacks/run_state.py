@@ -90,9 +90,11 @@ class RunState(pl.Callback):
 
         loop.run, loop.increment_progress_to_evaluation_end = run, pass_over  # type: ignore[method-assign]
 
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        check_monitors(trainer, pl_module)
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
-        check_monitors(trainer, pl_module)
         save_no_step_again(trainer)
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)

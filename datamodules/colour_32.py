@@ -52,8 +52,8 @@ class Colour32(TensorDataModule):
         x, y = self.read(train=split != "test")
         if x.dtype != np.uint8 or x.shape != (len(y), 3, 32, 32) or not set(np.unique(y)) <= set(range(10)):
             raise UserError(
-                f"{self.title}: the files in {self.root / self.folder} hold images of shape {x.shape} and type "
-                f"{x.dtype} in place of bytes (N, 3, 32, 32) with labels from 0 to 9: put those of {self.source} there"
+                f"{self.title}: the files in {self.root / self.folder} hold {x.dtype} of shape {x.shape}, but must "
+                f"hold uint8 (N, 3, 32, 32) with labels from 0 to 9: put those of {self.source} there"
             )
         images, labels = torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y.astype(np.int64))
         if split == "test":

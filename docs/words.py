@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LONGEST = 25  # words of a sentence
 LIMITS = {"docs/howto": 600, "docs/architecture.md": 900, "docs/results.md": 800, "docs/performance.md": 700}
 END = re.compile(
-    r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!al\.)(?<!Fig\.)(?<!Eq\.)(?<!App\.)(?<!Sec\.)(?<!Alg\.)[\")*_]*\s+(?=[\"(*_`$\[]*[A-Z0-9`$])"
+    r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\bal\.)(?<!Fig\.)(?<!Eq\.)(?<!App\.)(?<!Sec\.)(?<!Alg\.)[\")*_]*\s+(?=[\"(*_`$\[]*[A-Z0-9`$])"
 )
 
 
@@ -68,9 +68,8 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def pages() -> list[Path]:
-    """What is read from top to bottom: README, CHANGELOG and the pages, but for the appendix."""
-    found = sorted((ROOT / "docs").rglob("*.md"))
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *(page for page in found if "appendix" not in page.parts)]
+    """README, CHANGELOG and the pages of the site."""
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def limit(page: Path) -> int | None:

@@ -55,4 +55,6 @@ def one_line(error: Exception) -> str:
     """
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8"
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "drawing": {"numerics", "ground", "energies", "engine", "samplers", "evaluation"},
     "exchange": {"numerics", "ground", "energies"},
     "reading": {"numerics", "ground", "exchange"},
-    "problems": {"numerics", "ground", "energies", "exchange", "engine", "samplers"},
+    "problems": {"numerics", "ground", "energies", "exchange", "engine", "samplers", "evaluation"},
     "studies": LIBRARY,
     "testing": {"numerics", "ground", "energies", "engine", "samplers"},
     "datamodules": {"numerics", "ground", "exchange", "reading"},

@@ -32,6 +32,7 @@ def test_what_is_long_is_found() -> None:
     )
     found = length(f"{page}\n| {long} | cell |\n|---|---|\n\n```\n{long}\n```\n")
     assert found.sentences == [2, 26, 4, 2, 26] and found.words == 60 + 27 and len(found.long) == 2
+    assert length("A proposal. By Sun et al. It moves (Fig. 2). Really.").sentences == [2, 8, 1]
 
 
 def test_the_verdicts_are_counted_right() -> None:

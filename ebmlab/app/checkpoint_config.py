@@ -19,7 +19,7 @@ import pytorch_lightning.callbacks
 
 from ebmlab.app.class_paths import LIBRARY, full_names
 from ebmlab.app.interpolation import absolute_names
-from ebmlab.app.plain_yaml import plain_yaml
+from ebmlab.app.plain_yaml import as_mapping, plain_yaml
 from ebmlab.app.sources import public
 from ebmlab.app.trust import denied
 from ebmlab.data.interface import Data
@@ -42,7 +42,8 @@ def beside(path: Path) -> dict[str, Any]:
         UserError: it cannot be read, names code outside of the tables, or one of the three is not plain.
     """
     config = plain_yaml(absolute_names(full_names(read_given(path, str(path)))), path)
-    if not isinstance(config, dict) or not isinstance(config.get("model"), dict | str):
+    config = as_mapping(config, path, "`model`, or name the config that the checkpoint was trained with by --config")
+    if not isinstance(config.get("model"), dict | str):
         raise UserError(f"{path} has no model: name the config that the checkpoint was trained with by --config")
     bring_up_to_date(config)
     _check_named(config)

@@ -12,7 +12,7 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from ebmlab.app.class_paths import full_names, short_name
-from ebmlab.app.known_classes import MODULES, known
+from ebmlab.app.known_classes import MODULES, close_class, known
 from ebmlab.app.trust import denied, found, is_trusted
 from ebmlab.app.words import options
 from ebmlab.errors import UserError
@@ -39,7 +39,9 @@ def class_help(given: Sequence[str]) -> str | None:
             raise UserError(denied(path))
         kind = found(path if "." in path else known(*MODULES).get(path, ""))
         if not isinstance(kind, type):
-            raise UserError(f"{option}: there is no class {path} (`python -m ebmlab list` shows all)")
+            close = close_class(path, option.removesuffix(".help").removeprefix("--"))
+            hint = f"; did you mean {close}?" if close else ""
+            raise UserError(f"{option}: there is no class {path}{hint} (`python -m ebmlab list` shows all)")
         return _page(kind, given[0], option.removesuffix(".help").removeprefix("--"))
     return None
 

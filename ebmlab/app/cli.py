@@ -15,7 +15,7 @@ from ebmlab.app.run_folder import how_to_go_on, release
 from ebmlab.app.signals import stoppable
 from ebmlab.app.without_trainer import without_trainer
 from ebmlab.errors import shown
-from ebmlab.lightning.compiler_when_asked import compiler_when_asked
+from ebmlab.lightning.compiler_when_asked import load_compiler_when_asked
 from ebmlab.lightning.metrics_when_asked import load_metrics_when_asked
 
 
@@ -39,8 +39,8 @@ def load(given: list[str]) -> Callable[[list[str]], None]:
         return lambda given: run()
     with loading():
         load_metrics_when_asked()
-        with compiler_when_asked():
-            from ebmlab.app.with_trainer import with_trainer
+        load_compiler_when_asked()
+        from ebmlab.app.with_trainer import with_trainer
     return with_trainer
 
 

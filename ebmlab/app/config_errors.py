@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import sys
 from typing import Any
 
 _NOISE = (
@@ -25,6 +26,7 @@ _BASES = {  # what the parser takes options for where no class is named
 }
 _OWNER = re.compile(r"(?:([\w.]+): )?Problem with given class_path '([\w.]+)': ")
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
+_KINDS["dict"] = "options by name, such as `{NAME: {class_path: CLASS}}`; a file goes by --config"
 
 
 def parser_message(message: str) -> str:
@@ -59,6 +61,8 @@ def parser_message(message: str) -> str:
 
         if close := close_class(path, option):
             return f"{option}: there is no {path}; did you mean {close}? (`python -m ebmlab list` shows all)"
+        if close := _own_class(path):
+            return f"{option}: there is no {path}; did you mean {close}?"
         if missing:
             where = "a module of your own must be in the folder where the command is given"
             return f"{option}: there is no {path} ({missing.group()}); {where}"
@@ -78,6 +82,15 @@ def parser_message(message: str) -> str:
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
         given = f", not {found.group(3)}" if found.group(3) else ""
         return f"{found.group(1)}{found.group(2)} must be a class path, or class_path with init_args{given}"
+    if found := re.search(r"Subcommand '(\w+)' does not accept option '([\w.]+)'", text):
+        from ebmlab.app.known_classes import meant  # imports torch
+
+        close = (meant(f"--{found[2]}") or "").removeprefix("--")
+        hint = f"; did you mean {close}?" if close else ""
+        hint = "; a class goes under model or data" if found[2] == "class_path" else hint
+        return f"the config has {found[2]}, which {found[1]} does not take{hint}"
+    if found := re.search(r"([\w.]+): Config file loop detected: (\S+) -> ", text):  # it read the file twice
+        return f"{found[1]} is {found[2]}, but must be a class: a file of settings goes by --config"
     if found := re.match(r"[Uu]nrecognized arguments: ([^-\s]\S*)", text):
         return f"{found.group(1)} belongs to no option: a config goes by --config, a run or a checkpoint by --ckpt_path"
     if found := re.match(r"[Uu]nrecognized arguments: (--[\w.+-]+)", text):
@@ -92,6 +105,7 @@ def parser_message(message: str) -> str:
         )
     if found := re.search(r"([\w.]+): Expected one of (.+?)\.? (?:Got|Given) value: (\S+)", text):
         return f"{found.group(1)} is {found.group(3)!r}, but must be one of {found.group(2)}"
+    text = re.sub(r"'utf-8' codec can't decode .*", "it is not text in UTF-8", text)
     text = re.sub(r"Type typing\.\S.*? expects a function or a callable class: ", "", text)
     text = re.sub(r"\.? Got value: Namespace\(.*", "", re.sub(r'Parser key "([\w.]+)":', r"\1:", text))
     text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
@@ -162,7 +176,15 @@ def _home(owner: str) -> str:
     from ebmlab.app.trust import found as trusted  # imports torch
 
     kinds = " or ".join(kind.__name__ for kind in getattr(trusted(owner), "domains", ()))
-    return f" (it is for {kinds} domains)" if kinds else ""
+    return f" (it is for {kinds} domains)" if kinds not in ("", "Domain") else ""
+
+
+def _own_class(path: str) -> str:
+    """The class of a module that was meant by a path with another name; "" if the module has none alike."""
+    module, _, name = path.rpartition(".")
+    kinds = [key for key, value in vars(sys.modules.get(module, object)).items() if isinstance(value, type)]
+    close = difflib.get_close_matches(name, kinds, 1)
+    return f"{module}.{close[0]}" if close and module in sys.modules else ""
 
 
 def _may_be_data(path: str) -> bool:

@@ -22,7 +22,7 @@ from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.merging import merge
 from ebmlab.app.named_callbacks import change_callbacks
 from ebmlab.app.own_configs import BESIDE, find_config, is_text, own_names
-from ebmlab.app.plain_yaml import checked_yaml
+from ebmlab.app.plain_yaml import as_mapping, checked_yaml
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import read_text
 from ebmlab.io.old_names import bring_up_to_date
@@ -111,21 +111,20 @@ def _leave_out(config: dict[str, Any]) -> None:
             config[section] = {name: entry for name, entry in entries.items() if entry is not None}
 
 
-def load_config(text: str, source: str) -> dict[str, Any]:
+def load_config(text: str, source: str, such: str = "`trainer: {max_epochs: 3}`") -> dict[str, Any]:
     """The mapping in a config's text, without its base.
 
     Args:
         text: YAML.
         source: name of the text in error messages.
+        such: an example of what it may hold, for them too.
 
     Raises:
         UserError: it is not YAML, not a mapping, or has a key twice.
     """
     with checked_yaml(text, source):
-        config = get_loader("yaml")(full_names(absolute_names(text)))
+        config = as_mapping(get_loader("yaml")(full_names(absolute_names(text))), source, such)
     bring_up_to_date(config)
-    if not isinstance(config, dict):
-        raise UserError(f"{source} is not a config: a config has settings such as `trainer: {{max_epochs: 3}}`")
     _check_sections(config, source)
     if isinstance(changes := config.get(CALLBACKS), dict):
         config[CALLBACKS] = {name: _meant(change) for name, change in changes.items()}

@@ -104,7 +104,9 @@ def _about_run(number: int, run: FinishedRun, name: str) -> str:
         "sampler": run.settings.get("model.sampler", ""),
         "data": run.settings.get("data", ""),
     }
-    facts = [f"{kind} <b>{escape(path.rpartition('.')[2])}</b>" for kind, path in kinds.items() if path]
+    facts = [
+        f"{kind} <b>{escape(path.rpartition('.')[2])}</b>" for kind, path in kinds.items() if path not in ("", "null")
+    ]
     facts.append(f"<b>{run.steps:,}</b> steps")
     facts += [] if run.seconds is None else [f"<b>{_duration(run.seconds)}</b>"]
     return f'<p class="about"><span>{_dot(number)}<b>{escape(name)}</b> · </span>{" · ".join(facts)}</p>'

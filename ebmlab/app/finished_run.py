@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ebmlab.app.class_paths import full_names
-from ebmlab.app.plain_yaml import plain_yaml
+from ebmlab.app.plain_yaml import as_mapping, plain_yaml
 from ebmlab.errors import UserError, one_line
 from ebmlab.io.files import read_given
 
@@ -103,8 +103,9 @@ def read_run(folder: Path) -> FinishedRun:
             hint = f"; it holds runs, such as {inside[0]}" if inside else ""
             raise UserError(f"{folder} is not the folder of a run, for it has no {name}{hint}")
     path = folder / "config.yaml"
+    config = as_mapping(plain_yaml(full_names(read_given(path, str(path))), path), path, "`model` and `data`")
     try:
-        settings = dict(_flat(plain_yaml(full_names(read_given(path, str(path))), path), ""))
+        settings = dict(_flat(config, ""))
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"{path} is not the config of a run") from error
     run = FinishedRun(folder, settings)

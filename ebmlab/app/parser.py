@@ -18,9 +18,11 @@ from ebmlab.app.config_errors import parser_message
 from ebmlab.app.config_files import ConfigFile, inline
 from ebmlab.app.interpolation import absolute_names
 from ebmlab.app.named_callbacks import take_flags
+from ebmlab.app.plain_yaml import as_mapping, plain_yaml
 from ebmlab.app.trust import as_config
 from ebmlab.app.words import options
 from ebmlab.errors import UserError
+from ebmlab.io.files import read_given
 
 MODE = "omegaconf+"
 # reads the files that a config names
@@ -47,6 +49,8 @@ class Parser(LightningArgumentParser):
         for option, value in options(sys.argv[1:] if args is None else args):
             if option == "--data":
                 _check_class(value)
+            if option in _PARTS and value.endswith((".yaml", ".yml")):
+                _check_part(option, Path(value))
         others, changes = take_flags([full_names(absolute_names(a)) for a in (sys.argv[1:] if args is None else args)])
         others += ["--config", inline({"callbacks": changes})] if changes else []
         return super().parse_args(others, *rest, **kwargs)
@@ -76,11 +80,30 @@ class Parser(LightningArgumentParser):
         if re.search(r"required: \S*(data|model)\b", message):
             message = "name a config: --config configs/grbm_digits.yaml (`python -m ebmlab list` shows all)"
             message += ", or a run: --ckpt_path runs/CONFIG/NAME" * (sys.argv[1:2] != ["fit"])
+            if "--ckpt_path" in dict(options(sys.argv[1:])):
+                message = (
+                    "no data are known, for the run names none: add --data, such as --data Arrays --data.path FILE"
+                )
         if sys.argv[1:2] == ["sample"] and "required: targets" in message:
             message = "name a config: --config sampling/ising_5x5 (`python -m ebmlab list configs` shows all)"
+        if sys.argv[1:2] == ["sample"] and "--ckpt_path" in message:
+            message = "sample compares samplers on a target; predict --ckpt_path RUN draws from a trained model"
         if not self.exit_on_error:  # the parser tries out one of several types
             super().error(message, ex)
         raise UserError(parser_message(message)) from ex
+
+
+_PARTS = {
+    "--model": "`class_path: ebmlab.learners.RatioMatching`",
+    "--data": "`class_path: datamodules.Digits`",
+    "--trainer": "`max_epochs: 3`",
+}
+
+
+def _check_part(option: str, path: Path) -> None:
+    """Raises `UserError` unless this is a file of options; jsonargparse would take its name for a class."""
+    text = read_given(path, f"{option} {path}")
+    as_mapping(plain_yaml(text, path), f"{option} {path}", _PARTS[option])
 
 
 def _check_class(value: str) -> None:

@@ -139,10 +139,10 @@ def solve_parser() -> Line:
     add("--steps", type=int, default=100, metavar="N", help="of the first annealing; each next has twice as many (100)")
     add(
         "--schedule",
-        choices=("geometric", "linear", "reheated", "exchange"),
+        choices=("geometric", "linear", "reheated", "exchange", "population"),
         default="geometric",
         help="of beta (default: geometric); reheated goes back from where chains get nowhere; exchange holds chains at "
-        "temperatures between which they swap",
+        "temperatures between which they swap; population resamples them, and estimates log Z",
     )
     add("--beta", type=float, nargs=2, metavar=("FIRST", "LAST"), help="where annealings begin and end")
     add("--kind", help="the format of the file, where its content does not tell")

@@ -28,6 +28,23 @@ def plain_yaml(text: str, source: object) -> Any:
         return yaml.load(text, LOADER)
 
 
+def as_mapping(value: Any, source: object, such: str) -> dict[str, Any]:
+    """The value of a YAML text, which must be options by name.
+
+    Args:
+        value: what the text stands for; None if it is empty or has comments alone.
+        source: the text's name in error messages.
+        such: an example of what it may hold.
+
+    Raises:
+        UserError: it is empty, a list or a single value.
+    """
+    if not isinstance(value, dict):
+        held = "is empty" if value is None else "is a list" if isinstance(value, list) else f"holds only {value!r:.40}"
+        raise UserError(f"{source} {held}, but must have options by name, such as {such}")
+    return value
+
+
 @contextmanager
 def checked_yaml(text: str, source: object) -> Iterator[None]:
     """Reads a text within, after a look at its size; raises `UserError` if it is not valid or too large."""

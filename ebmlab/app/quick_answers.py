@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from ebmlab import __version__
 from ebmlab.app.help_pages import page
 from ebmlab.app.listing import list_components
@@ -46,14 +48,18 @@ def answer(given: list[str]) -> str | None:
         UserError: there is no such command, or the runs cannot be compared.
     """
     first = given[0] if given else "--help"
-    if first in ("-h", "--help"):
+    if first in ("-h", "--help", "help"):
         return HELP
     if first == "--version":
         return f"ebmlab {__version__}"
     if {"-h", "--help"} & {*given} and (parser := _parser(first)) is not None:
         return parser.format_help().rstrip()
     if first not in COMMANDS:
-        raise UserError(f"there is no command {first}; choose {', '.join(COMMANDS[:-1])} or {COMMANDS[-1]}")
+        close = difflib.get_close_matches(first, COMMANDS, 1)
+        meant = f"did you mean {close[0]}? There are" if close else "choose"
+        raise UserError(
+            f"there is no command {first}; {meant} {', '.join(COMMANDS[:-1])} {'and' if close else 'or'} {COMMANDS[-1]}"
+        )
     _check_extras(first, given[1:])
     if first == "compare":
         from ebmlab.app.compare import compare

@@ -34,8 +34,9 @@ SAMPLERS = "samplers.yaml"  # the settings of all samplers of a run, those too t
 RUNTIME = {"config", "name", "resume", "accelerator", "devices", "wandb", "wandb_project"}  # no result depends on these
 
 
-_ENTRY = re.compile(rf"--({'|'.join(NAMED)})\.([^=]+)")
-_LEFT_OUT = re.compile(rf"{_ENTRY.pattern}=(?:null|false)")
+_SECTION = rf"--({'|'.join(NAMED)})"
+_ENTRY = re.compile(rf"{_SECTION}\.([^=]+)")
+_LEFT_OUT = re.compile(rf"{_SECTION}\.(.+)=(?:null|false)")  # names may hold "=", as "W = 0.5"
 
 
 def sample(args: list[str], parser: Any) -> None:

@@ -23,7 +23,20 @@ from ebmlab.drawing.search_curve import draw_search
 from ebmlab.errors import UserError, shown
 from ebmlab.exchange import Foreign, read
 from ebmlab.io.outputs import together
-from ebmlab.problems import Geometric, Linear, Minimum, Problem, Reheated, Schedule, beta_range, minimise, pose
+from ebmlab.problems import (
+    Geometric,
+    Linear,
+    Minimum,
+    Problem,
+    Qubo,
+    Reheated,
+    Resampled,
+    Schedule,
+    beta_range,
+    minimise,
+    pose,
+)
+from ebmlab.problems.chains import check_annealed
 
 CHAINS, PICTURE, SAVED = "chains.npy", "value.png", "search.pt"
 UNFINISHED = (samplers.Sampler, samplers.MetropolisSampler)
@@ -32,6 +45,7 @@ SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
     "linear": Linear,
     "reheated": lambda first, last: Reheated(Geometric(first, last)),
     "exchange": lambda first, last: Linear(last, last),
+    "population": lambda first, last: Resampled(Linear(first, last)),
 }
 ENDS = {
     "steps": "all steps are taken",
@@ -86,6 +100,8 @@ def run_solve(args: list[str]) -> None:
     problem = pose(found, options.problem)
     sampler = _sampler(options.sampler, problem)
     first, last = options.beta or beta_range(problem.energy)
+    if options.schedule == "population" and options.beta is None:
+        first = last / 1000  # nearly 0, from where it is weighed: random states spread far
     schedule = SCHEDULES[options.schedule](first, last)
     _check(options)
     if options.schedule == "exchange":
@@ -128,7 +144,7 @@ def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
         sampler: samplers.Sampler = kind()
     except TypeError as error:
         raise UserError(f"--sampler {name} needs settings, which `solve` has no options for: take another") from error
-    sampler.check(energy)
+    check_annealed(energy, sampler)
     return sampler
 
 
@@ -142,7 +158,7 @@ def _ladder(kernel: samplers.Sampler, problem: Problem, chains: int, hottest: fl
     least = min(chains, 2 + math.isqrt(problem.energy.domain.size))
     rungs = next(n for n in range(least, chains + 1) if chains % n == 0)
     sampler = samplers.Tempered(kernel, torch.logspace(0, math.log10(hottest), rungs).tolist())
-    sampler.check(problem.energy)
+    check_annealed(problem.energy, sampler)
     return sampler
 
 
@@ -176,8 +192,13 @@ def _folder(source: Path, options: Namespace) -> Path:
         try:
             there = json.loads((folder / SOLUTION).read_text())
             what = f"{there['unit']} {there['value']:.9g} after {there['seconds']:.3g} s"
+            other = Path(there["file"]).name
         except (OSError, ValueError, KeyError, TypeError):
-            what = f"its {SOLUTION} cannot be read"
+            what, other = f"its {SOLUTION} cannot be read", source.name
+        if other != source.name:
+            raise UserError(
+                f"{folder} holds a search of {shown(other)} ({what}), not of {source.name}: choose another --name"
+            )
         raise UserError(f"{folder} is there already ({what}): go on by --resume, or choose another --name")
     if name is not None and (folder / SAVED).is_file():
         raise UserError(f"{folder} holds a search that was killed: go on by --resume, or choose another --name")
@@ -203,6 +224,7 @@ def _write(folder: Path, options: Namespace, found: Foreign, search: _Search) ->
         "chains": options.chains,
         "chains_with_this_value": as_good,
         "stopped": minimum.stopped or "signal",
+        **(log_z := _log_z(problem, minimum)),
         "variables": names,
         "bits": bits.tolist(),
     }
@@ -216,4 +238,18 @@ def _write(folder: Path, options: Namespace, found: Foreign, search: _Search) ->
         picture.write_bytes(figure_png(draw_search(curve, solutions.value, shown(title), problem.unit)))
     print(f"{problem.unit} {value:,.9g}, by {as_good:,} of {options.chains:,} chains", end=", ")
     print(f"after {minimum.steps:,} steps in {minimum.seconds:.3g} s: {ENDS[content['stopped']]}")
+    if (estimate := minimum.log_z) is not None:
+        few = "; ".join(estimate.doubts[1:])  # the first says that no chains have come from the other side
+        error = f"not to be trusted: {few}" if few else f"+- {estimate.std_error:.2g}, if no valley was missed"
+        print(f"log Z = {log_z['log_z']:.2f} at beta = {minimum.beta:.6g}, {error}")
     print(*files, sep="\n")
+
+
+def _log_z(problem: Problem, minimum: Minimum) -> dict[str, float]:
+    """Log Z of the energy that the file gives, if the chains were a population."""
+    estimate, beta = minimum.log_z, minimum.beta
+    if estimate is None or beta is None:
+        return {}
+    offset = problem.found.offset if isinstance(problem, Qubo) else 0.0
+    found = {"log_z": estimate.log_z - beta * offset, "log_z_std_error": estimate.std_error, "beta": beta}
+    return found | {"families": estimate.num_families}

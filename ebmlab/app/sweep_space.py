@@ -19,6 +19,7 @@ OBJECTIVES: dict[str, Literal["maximize", "minimize"]] = {
     "ais/bits_per_dim": "minimize",
     "fid/": "minimize",
 }
+_SUCH = "`objective: fid/classifier` and `space: {model.num_steps: [5, 10, 20]}`"
 _KEYS = {"low", "high", "log", "integer"}
 _DISTRIBUTIONS: dict[str, dict[str, bool]] = {
     "uniform": {},
@@ -94,15 +95,12 @@ def read_space(path: Path) -> Space:
     """
     from ebmlab.app.config_files import load_config
 
-    config = load_config(read_given(path, f"sweep: --space {path}"), str(path))
+    config = load_config(read_given(path, f"sweep: --space {path}"), f"--space {path}", _SUCH)
     if "parameters" in config:
         config = _of_wandb(config, str(path))
     objective, space = config.pop("objective", None), config.pop("space", None)
     if config or not isinstance(space, dict) or not space:
-        raise UserError(
-            f"{path} must have an objective and a space, such as `objective: fid/classifier` and "
-            "`space: {model.num_steps: [5, 10, 20]}`, and nothing else"
-        )
+        raise UserError(f"{path} must have an objective and a space, such as {_SUCH}, and nothing else")
     check_objective(objective, str(path))
     for name, ways in space.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", name):

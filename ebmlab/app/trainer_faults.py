@@ -11,6 +11,7 @@ from typing import Any
 import pytorch_lightning as pl
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning.accelerators import AcceleratorRegistry
+from pytorch_lightning.strategies import StrategyRegistry
 
 from ebmlab.app.config_errors import parser_message
 from ebmlab.errors import UserError
@@ -76,6 +77,10 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_steps": (lambda n: n >= -1, "at least 0, or -1 for no limit"),
     "fast_dev_run": (lambda n: n >= 0, "at least 0"),
     "reload_dataloaders_every_n_epochs": (lambda n: n >= 0, "at least 0"),
+    "strategy": (
+        lambda s: not isinstance(s, str) or s in ("auto", *StrategyRegistry.available_strategies()),
+        "auto, ddp, or the name of another of Lightning's strategies",
+    ),
     "profiler": (lambda p: not isinstance(p, str) or p in _PROFILERS, f"{', '.join(_PROFILERS)} or a class path"),
     **{f"limit_{kind}_batches": (_is_share, _SHARE) for kind in ("train", "val", "test", "predict")},
     "overfit_batches": (_is_share, _SHARE),

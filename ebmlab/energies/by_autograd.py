@@ -42,7 +42,7 @@ def _grad(energy: nn.Module, value: Tensor, x: Tensor, create_graph: bool = Fals
     if found is None:
         raise UserError(
             f"{type(energy).__name__} has no gradient: autograd finds no way from its energies back to x. Write its "
-            "value_and_grad, leave out what has no derivative (comparisons, whole numbers, indices, detach), or take a "
-            "sampler and a learner without gradients, such as Gibbs or LocallyBalanced, and ContrastiveDivergence"
+            "value_and_grad, or leave out what has no derivative (comparisons, whole numbers, indices, detach). Or use "
+            "a sampler and a learner without gradients, such as Gibbs or LocallyBalanced, and ContrastiveDivergence"
         )
     return found

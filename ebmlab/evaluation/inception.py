@@ -1,4 +1,4 @@
-"""FID by torchmetrics, and the Inception network of published ones (Szegedy et al., 2016; Heusel et al., 2017).
+"""The Inception network of published FIDs, by torchmetrics (Szegedy et al., 2016; Heusel et al., 2017).
 
 This module loads torchvision by torchmetrics, which takes as long as torch: nothing imports it before it is needed.
 """
@@ -48,22 +48,3 @@ def inception_extractor() -> nn.Module:
             f"the Inception weights cannot be downloaded or read ({reason}): connect to the network once, "
             f'or use extractor "classifier"'
         ) from error
-
-
-class FrechetDistance(FrechetInceptionDistance):
-    """torchmetrics' FID with any extractor. Images are passed on unchanged, and sums are float64.
-
-    `reset` keeps the sums of the real images. `compute` adds up the sums of all ranks; every rank must call it.
-
-    Args:
-        extractor: maps images `(B, C, H, W)` in [0, 1] to features `(B, num_features)`.
-    """
-
-    def __init__(self, extractor: nn.Module) -> None:
-        super().__init__(feature=extractor, reset_real_features=False, normalize=True)
-
-    def compute(self) -> Tensor:
-        """The distance, a scalar, float64, clamped at 0 against rounding."""
-        self.orig_dtype = torch.float64
-        distance: Tensor = super().compute()
-        return distance.clamp(min=0)

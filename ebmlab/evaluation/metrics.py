@@ -6,7 +6,7 @@ This module loads torchmetrics, and matplotlib with it: `ebmlab.evaluation` does
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_cat
 
@@ -14,6 +14,7 @@ from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation.classifier_two_sample import classifier_test
 from ebmlab.evaluation.energy_distance import energy_distance
+from ebmlab.evaluation.frechet import distance_of_moments, moments
 from ebmlab.evaluation.graph_mmd import graph_mmds, matrices
 from ebmlab.evaluation.mmd import check_kernel, hamming_mmd
 from ebmlab.evaluation.precision_recall import precision_recall
@@ -74,6 +75,56 @@ class HammingMMD(_Kept):
         """The discrepancy, a scalar, float64. Every rank must call it."""
         real, generated = self.both()
         return hamming_mmd(generated, real, kernel=self.kernel, unbiased=self.unbiased, domain=self.domain)
+
+
+class FrechetDistance(Metric):
+    """`frechet_distance` of the features of all images seen, real and generated, on all ranks: the FID.
+
+    `reset` keeps the real images.
+
+    Args:
+        extractor: maps images `(B, C, H, W)` in [0, 1] to features `(B, num_features)`.
+
+    Example:
+        >>> features = nn.Flatten()
+        >>> features.num_features = 4
+        >>> metric, images = FrechetDistance(features), torch.rand(50, 1, 2, 2)
+        >>> metric.update(images, real=True)
+        >>> metric.update(images + 1, real=False)
+        >>> round(float(metric.compute()), 4)
+        4.0
+    """
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+    real: Tensor
+    generated: Tensor
+
+    def __init__(self, extractor: nn.Module) -> None:
+        super().__init__()
+        self.extractor = extractor
+        size = int(extractor.num_features) + 1  # type: ignore[arg-type]
+        for name in ("real", "generated"):
+            self.add_state(name, torch.zeros(size, size, dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, images: Tensor, real: bool) -> None:
+        """Adds images."""
+        found = moments(self.extractor(images))
+        if real:
+            self.real = self.real + found
+        else:
+            self.generated = self.generated + found
+
+    def compute(self) -> Tensor:
+        """The distance, a scalar, float64, clamped at 0 against rounding. Every rank must call it."""
+        return distance_of_moments(self.real, self.generated).clamp(min=0)
+
+    def reset(self) -> None:
+        """Forgets the generated images."""
+        real = self.real
+        super().reset()
+        self.real = real
 
 
 class GraphMMD(_Kept):

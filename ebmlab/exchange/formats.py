@@ -133,13 +133,13 @@ def form_of(energy: Energy) -> Form:
 def check_kind(kind: str) -> str:
     """The kind itself; raises `UserError` if it is none."""
     if kind not in KINDS:
-        raise UserError(f"there is no format {kind}: {known_kinds()}")
+        raise UserError(f"there is no format {kind}; there are {known_kinds()}")
     return kind
 
 
 def known_kinds() -> str:
-    """All formats, in words."""
-    return "; ".join(f"{known.kind} ({known.about})" for known in FORMATS)
+    """All formats by name; the page "Other packages" says what they are."""
+    return ", ".join(known.kind for known in FORMATS)
 
 
 def recognised(path: Path) -> Format | None:
@@ -167,7 +167,7 @@ def _read(path: Path, kind: str | None, vartype: str | None) -> Foreign:
                 head = file.read(1)
             if head == b"\x80":
                 raise UserError(f"{path} is a pickled object: opening it could run any code; save its arrays instead")
-            raise UserError(f"{path} is of no known format; say which kind, if it is one of {known_kinds()}")
+            raise UserError(f"{path} is of no known format; say which kind, if it is one of these: {known_kinds()}")
         if known.read is None:
             raise UserError(f"{known.kind} has no files that are read: give ebmlab.exchange.read the object")
         found = known.read(path, vartype)

@@ -177,7 +177,7 @@ def load(path: Path, **options: Any) -> Any:
         raise
     except Exception as error:  # torch raises half a dozen types here
         first = (str(error).splitlines() or [""])[0].split(". ")[0][:120]
-        raise Damaged(f"{type(error).__name__}: {first}") from error
+        raise Damaged(f"{type(error).__name__}: {first}" if first else "it is cut short or empty") from error
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

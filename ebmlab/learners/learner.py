@@ -26,7 +26,7 @@ from ebmlab.learners.fitting_data import check_domain, refuse_weights, weighted_
 from ebmlab.learners.monitored_metrics import monitors_training
 from ebmlab.learners.optimizer_check import try_optimizer
 from ebmlab.learners.rebuilt import Rebuilt
-from ebmlab.learners.resumed_optimizer import Groups, check_settings, settings_of
+from ebmlab.learners.resumed_optimizer import Groups, check_settings, continued, settings_of
 from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.lightning.precision import keep_digits
 from ebmlab.lightning.run_data import data_of
@@ -102,6 +102,7 @@ class Learner(Rebuilt, Draws):
         self._make_lr_scheduler = lr_scheduler
         self._lr_interval = lr_interval
         self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
+        self._saved: Groups = []  # those of a checkpoint from which training goes on
         self._is_monitored = False  # something in the run depends on values that are logged in training steps
         self._split_weights: Tensor | None = None  # of the batch that `log_split` sees
         self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
@@ -204,15 +205,16 @@ class Learner(Rebuilt, Draws):
         return bool(trainer.fast_dev_run) or trainer.is_last_batch or (trainer.global_step + 1) % max(every, 1) == 0  # type: ignore[attr-defined]
 
     def on_fit_start(self) -> None:
+        """Refuses what cannot go on before the callbacks start and the run's files are written."""
+        check_averages(self.trainer)
+        if self._saved:
+            watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)
+            check_settings(self._settings, continued(self._make_optimizer(self.parameters()), self._saved), watched)
         if self.global_rank > 0:  # the ranks must not draw the same random numbers
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 
     def on_train_start(self) -> None:
         resume_accumulation(self.trainer)
-        check_averages(self.trainer)
-        if self.trainer.ckpt_path is not None:
-            watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)
-            check_settings(self._settings, self.trainer.optimizers[0], watched)
         check_period(self._period, self.trainer)
         self._is_monitored = monitors_training(self.trainer)
 
@@ -261,6 +263,8 @@ class Learner(Rebuilt, Draws):
                 f"{self.trainer.ckpt_path} has weights alone (save_weights_only), and no training goes on from them: "
                 "take a checkpoint that was saved whole, or begin a new run"
             )
+        if self.trainer.state.fn == TrainerFn.FITTING and checkpoint["optimizer_states"]:
+            self._saved = checkpoint["optimizer_states"][0]["param_groups"]
         path = self.trainer.ckpt_path or "the checkpoint"
         require_finite(checkpoint["state_dict"], path, dict(self.named_parameters()))
         if saved := checkpoint.get("preprocessing"):

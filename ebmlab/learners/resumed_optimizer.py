@@ -24,7 +24,7 @@ def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) 
 
     Args:
         wanted: the config's, from `settings_of` before the checkpoint was loaded.
-        optimizer: with the settings of the checkpoint.
+        optimizer: with the settings of the checkpoint, from `continued`.
         watched: the learning rate follows a metric, so that the checkpoint's may be a later one.
 
     Raises:
@@ -44,6 +44,28 @@ def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) 
             replaced["lr"] = rates
     for name, (theirs, own) in sorted(replaced.items()):
         rank_zero_warn(f"optimizer: the run continues with the checkpoint's {name} = {theirs}, not {own}")
+
+
+def continued(optimizer: Optimizer, groups: Groups) -> Optimizer:
+    """The optimizer with the settings of a checkpoint's groups, without its state.
+
+    Args:
+        optimizer: a new one of the learner's parameters, which is changed.
+        groups: as the checkpoint has them, with the numbers of their parameters.
+
+    Raises:
+        UserError: the parameters are grouped in another way.
+    """
+    try:
+        optimizer.load_state_dict({"state": {}, "param_groups": groups})
+    except ValueError as error:
+        given = ", ".join(str(len(group["params"])) for group in optimizer.param_groups)
+        saved = ", ".join(str(len(group["params"])) for group in groups)
+        raise UserError(
+            f"optimizer: it has groups of {given} parameters, but that of the checkpoint {saved}: go on with the "
+            "optimizer of the checkpoint"
+        ) from error
+    return optimizer
 
 
 def _scheduled(group: dict[str, Any]) -> set[str]:

@@ -21,6 +21,7 @@ from ebmlab.problems.posed import pose
 from ebmlab.problems.problem import Problem, Solutions
 from ebmlab.problems.qubo import Qubo
 from ebmlab.problems.reheated import Heat, Reheated
+from ebmlab.problems.resampled import Resampled
 
 __all__ = [
     "Clique",
@@ -37,6 +38,7 @@ __all__ = [
     "Problem",
     "Qubo",
     "Reheated",
+    "Resampled",
     "Schedule",
     "Solutions",
     "beta_range",

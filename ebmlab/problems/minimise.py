@@ -15,11 +15,13 @@ from torch import Tensor
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
+from ebmlab.evaluation import LogZ
 from ebmlab.io.fingerprint import fingerprint
 from ebmlab.problems.annealing import Geometric, Schedule, beta_range
-from ebmlab.problems.chains import Chains, random_chains
+from ebmlab.problems.chains import Chains, check_annealed, random_chains
 from ebmlab.problems.course import Course
 from ebmlab.problems.reheated import Heat, Reheated
+from ebmlab.problems.resampled import Resampled, Resampling
 from ebmlab.problems.saved_search import Moment, SavedSearch, random_states, restore_random
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
@@ -28,6 +30,8 @@ from ebmlab.settings import require_count, require_positive
 @dataclass
 class Minimum:
     """The best state that every chain has found.
+
+    Where chains are copied, as along `Resampled`, it is the best that was seen at each place of the population.
 
     Attributes:
         chains: what moves, and keeps the states.
@@ -65,6 +69,16 @@ class Minimum:
         """Their energies, `(B,)`."""
         return self.chains.energy
 
+    @property
+    def log_z(self) -> LogZ | None:
+        """Log Z at the inverse temperature `beta`, with the present states; None unless the schedule is `Resampled`."""
+        return self.chains.log_z if isinstance(self.chains, Resampling) else None
+
+    @property
+    def beta(self) -> float | None:
+        """Where `log_z` is: the schedule's last beta once an annealing is over."""
+        return self.chains.shown.beta if isinstance(self.chains, Resampling) else None
+
 
 def minimise(
     energy: Energy,
@@ -90,6 +104,7 @@ def minimise(
             `Tempered` makes it replica exchange: a chain at each rung, whose beta is the rung's times the schedule's.
             A schedule that stays is `Linear(beta, beta)`.
         schedule: of beta; by default `Geometric` along `beta_range`. `Reheated` goes back when chains get nowhere.
+            `Resampled` makes one population of the chains, and estimates log Z.
         num_chains: B.
         num_steps: of the first annealing, and of the only one without `seconds`.
         seconds: when to stop.
@@ -114,9 +129,14 @@ def minimise(
         require_positive("minimise", seconds=seconds)
     if not isinstance(energy.domain, Binary | Spin):
         raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
-    sampler.check(energy)
+    check_annealed(energy, sampler)
     schedule = schedule or Geometric(*beta_range(energy))
+    if isinstance(inner := getattr(schedule, "schedule", None), Reheated | Resampled):
+        outer, name = type(schedule).__name__, type(inner).__name__
+        raise UserError(f"minimise: the schedule is {outer} of {name}, but chains are either reheated or resampled")
     chains = random_chains(energy, sampler, num_chains)
+    if isinstance(schedule, Resampled):
+        chains = Resampling(chains, energy, sampler)
     best, course, file = Minimum(chains), Course(num_steps), None
     best.heat = Heat() if isinstance(schedule, Reheated) else None
     if saved is not None:

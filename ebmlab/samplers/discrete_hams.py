@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,6 +31,10 @@ class HamsState(GradientState):
     """
 
     momentum: Tensor
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        return super().carried | {"momentum": self.momentum}
 
 
 class Curvature(NamedTuple):

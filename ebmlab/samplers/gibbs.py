@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -26,6 +26,10 @@ class GibbsState(State):
     """
 
     first: int = 0
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        return super().carried | {"first": self.first}
 
 
 class Gibbs(Sampler):

@@ -112,6 +112,14 @@ class MultiSpin:
         bits = np.unpackbits(rows, axis=1, count=num_chains, bitorder="little").view(np.int8)
         return torch.from_numpy(bits).mul_(2).sub_(1).T.to(words.device)
 
+    def taken(self, words: Tensor, chains: Tensor) -> Tensor:
+        """Words of the chains with these numbers `(B,)`, in this order; those beyond B stay."""
+        index = np.arange(64 * words.shape[1])
+        index[: len(chains)] = chains.cpu().numpy()
+        bits = np.unpackbits(words.cpu().numpy().view(np.uint8), axis=1, bitorder="little")
+        bits = np.packbits(bits.take(index, axis=1), axis=1, bitorder="little")
+        return torch.from_numpy(bits.view(np.int64)).to(words.device)
+
     def masks(self, chains: Tensor) -> Tensor:
         """Words `(W,)` whose bits say which chains are meant, from booleans `(B,)`."""
         bits = np.packbits(np.pad(chains.cpu().numpy(), (0, -len(chains) % 64)), bitorder="little")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,6 +47,11 @@ class State(PerChain):
     def kept(self) -> Tensor:
         """The states from which later chains go on: x, or all replicas if a chain has several."""
         return self.x
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        """What the next step needs and `init` at x does not find: the number of steps, and more in subclasses."""
+        return {"step": self.step}
 
 
 @dataclass(frozen=True)

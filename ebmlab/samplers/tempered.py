@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,6 +41,10 @@ class TemperedState(State):
     def kept(self) -> Tensor:
         """All replicas, `(B, K, *event)`."""
         return self.replicas.x.view(len(self.x), -1, *self.x.shape[1:])
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        return super().carried | {"rounds": self.rounds}
 
 
 class Tempered(Sampler):

@@ -159,6 +159,6 @@ def _at_sites(sequence: str, form: Preprocessing) -> tuple[str, list[tuple[str, 
                 found = [(letter, site.get(column, -1)) for letter, column in rows.residues(text)]
                 return "".join(letters[column] for column in chosen), found
     raise UserError(
-        f"the sequence has {len(text)} letters, but must be a row of the alignment, of {form.width} columns, or have "
-        f"one letter for each of the model's {size} sites: align it, with - for gaps"
+        f"the sequence has {len(text)} letters, but must have {form.width}, as a row of the alignment, or {size}, one "
+        f"for each site of the model: align it, with - for gaps"
     )

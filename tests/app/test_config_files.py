@@ -102,8 +102,15 @@ def test_null_leaves_out_an_entry_of_a_study(tmp_path: Path) -> None:
         ("trainer: {max_epochs: 1, max_epochs: 2}", "a.yaml, line 1: max_epochs is there twice"),
         ("trainer: {x: [{y: 1,\n y: 2}]}", "a.yaml, line 2: y is there twice"),
         ("trainer: [", "a.yaml, line 1 is not valid YAML"),
-        ("", "is not a config"),
-        ("- 1", "is not a config"),
+        ("", "a.yaml is empty, but must have options by name, such as `trainer"),
+        ("# all later", "a.yaml is empty"),
+        ("- 1", "a.yaml is a list"),
+        ("moons", "a.yaml holds only 'moons'"),
+        (
+            "modle: {num_steps: 3}",
+            "the config has modle.num_steps, which fit does not take; did you mean model.num_steps?",
+        ),
+        ("class_path: X", "the config has class_path, which fit does not take; a class goes under model or data"),
         ("callbacks: [1]", "callbacks: must be names with options"),
         ("callbacks: {FID: 3}", "callbacks.FID is 3"),
         ("callbacks: {FDI: true}", "there is no callback FDI; did you mean FID?"),
@@ -124,7 +131,34 @@ def test_config_that_cannot_be(fails: Callable[..., str], text: str, message: st
 
 def test_file_that_is_no_text(fails: Callable[..., str]) -> None:
     Path("a.yaml").write_bytes(b"\xff\xfe\x00")
-    assert "a.yaml cannot be read as a config" in fails("fit", "--config", "a.yaml")
+    assert "a.yaml cannot be read as a config: it is not text in UTF-8" in fails("fit", "--config", "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--model={}", "--model {} is empty, but must have options by name, such as `class_path: "),
+        ("--data={}", "--data {} is empty, but must have options by name, such as `class_path: "),
+        ("--trainer={}", "--trainer {} is empty, but must have options by name, such as `max_epochs: 3`"),
+        ("--model.energy={}", "energy is {}, but must be a class: a file of settings goes by --config"),
+        ("--space={}", "--space {} is empty, but must have options by name, such as `objective: "),
+    ],
+)
+def test_a_file_that_holds_nothing(fails: Callable[..., str], option: str, message: str) -> None:
+    Path("parts.yaml").touch()
+    command = "sweep" if "space" in option else "fit"
+    line = fails(command, "--config=moons", option.format("parts.yaml"), bare=True)
+    assert message.format("parts.yaml") in line and not Path("runs").exists()
+
+
+@pytest.mark.parametrize("option", ["--config", "--model", "--trainer", "--space"])
+def test_a_folder_and_a_file_of_bytes_where_text_is_due(fails: Callable[..., str], option: str) -> None:
+    Path("folder.yaml").mkdir()
+    Path("bytes.yaml").write_bytes(b"\xa9\x00")
+    given = [] if option == "--config" else ["--config=moons"]
+    for name, message in {"folder": "is a directory", "bytes": "it is not text in UTF-8"}.items():
+        line = fails("sweep" if option == "--space" else "fit", *given, option, f"{name}.yaml", bare=True)
+        assert f"{option} {name}.yaml cannot be read" in line and message in line
 
 
 def test_a_config_over_its_base_is_the_base_with_flags(resolve: Resolve) -> None:

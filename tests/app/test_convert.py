@@ -63,6 +63,11 @@ def test_an_rbm_of_pixels_is_tested_on_data(folder: None) -> None:
     assert np.load("a/features.npy").shape == (3, 20)
 
 
+def test_a_model_without_data_asks_for_them(folder: None, fails: Callable[..., str]) -> None:
+    main(["convert", "model.npz", "mine"])
+    assert "add --data, such as --data Arrays --data.path FILE" in fails("test", "--ckpt_path", "mine", bare=True)
+
+
 def test_there_and_back(folder: None, capsys: pytest.CaptureFixture[str]) -> None:
     main(["convert", "model.npz", "mine.ckpt"])
     main(["convert", "mine.ckpt", "back.npz", "--kind", "sklearn"])

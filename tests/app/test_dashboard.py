@@ -111,6 +111,13 @@ def test_curves_scores_and_pictures_of_a_run(make: Callable[..., Path]) -> None:
     assert "default-src 'none'" in (folder / "dashboard.html").read_text()
 
 
+def test_a_part_that_a_run_has_not_is_not_named(make: Callable[..., Path]) -> None:
+    config = {"model": {"class_path": "L", "init_args": {"sampler": None}}}
+    folder = make(**{"config.yaml": yaml.safe_dump(config).encode()})
+    dashboard([str(folder)])
+    assert not any("sampler" in word for word in Page(folder / "dashboard.html").words[:9])
+
+
 def test_nothing_in_a_run_is_executed(make: Callable[..., Path]) -> None:
     folder = make(
         metrics=f"step,{HOSTILE},once{HOSTILE}\n1,2.0,1.0\n2,3.0,\n",

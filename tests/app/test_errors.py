@@ -158,7 +158,7 @@ def test_no_config(capfd: pytest.CaptureFixture[str], run: Callable[..., None]) 
         ("--model.init_args.sampler.init_args.step_size=-1", "step_size is -1"),
         ("--model.init_args.optimizer.init_args.lr=-1", "learning rate"),
         ("--model.init_args.burn_in=99", "burn_in is 99"),
-        ("--trainer.strategy=dpp", "dpp"),
+        ("--trainer.strategy=dpp", "trainer.strategy is 'dpp', but must be auto, ddp, or"),
     ],
     fast=range(0, 100, 2),
 )

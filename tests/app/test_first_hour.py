@@ -278,6 +278,14 @@ def test_a_run_writes_nothing_before_its_checks(
 
 
 @pytest.mark.slow
+def test_a_resumed_run_of_another_optimizer_leaves_the_runs_config(brief_run: Path, fails: Callable[..., str]) -> None:
+    before = (brief_run / "config.yaml").read_bytes()
+    line = fails("fit", f"--ckpt_path={brief_run}", "--trainer.max_epochs=2", "--model.optimizer=SGD")
+    assert "the checkpoint was not written with SGD" in line
+    assert (brief_run / "config.yaml").read_bytes() == before
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["fit", "resume", "test"])
 def test_a_command_that_is_refused_late_leaves_nothing(
     command: str, brief_run: Path, fails: Callable[..., str]

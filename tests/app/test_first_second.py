@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TRAINER = {"pytorch_lightning", "lightning_fabric", "torchmetrics", "jsonargparse", "omegaconf", "wandb"} | {
-    "torch._dynamo"
+    "torch._dynamo.eval_frame"
 }
 OTHERS = {"torchvision", "transformers", "scipy", "sklearn", "pandas", "networkx", "matplotlib.pyplot"}
 COMMANDS = """
@@ -50,23 +50,47 @@ def test_commands_that_train_nothing_load_no_trainer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_step_of_training_loads_no_metric_that_nobody_asked_for(tmp_path: Path) -> None:
-    words = ["fit", "--config", "moons", "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]
+@pytest.mark.parametrize(("config", "others"), [("moons", set()), ("grbm_digits", {"sklearn", "scipy"})])
+def test_a_step_of_training_loads_no_compiler_and_no_metric_that_nobody_asked_for(
+    tmp_path: Path, config: str, others: set[str]
+) -> None:
+    words = ["fit", "--config", config, "--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu"]
     code = f"from ebmlab.app.cli import main; main({words})"
-    assert not {"torchvision", "transformers", "sklearn", "pandas"} & loaded(code, tmp_path)
+    unwanted = {"torch._dynamo.eval_frame", "torchvision", "transformers", "sklearn", "scipy", "pandas"}
+    assert unwanted & loaded(code, tmp_path) == others
 
 
 @pytest.mark.slow
-def test_samples_are_drawn_without_the_compiler_and_a_compiled_module_is_recognised(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "plain = torch.compile(plain)",
+        "from torch._dynamo.eval_frame import OptimizedModule; plain = torch.compile(plain)",
+        "import torch._dynamo.config as c; assert c.recompile_limit; plain = torch.compile(plain)",
+        "import torch._dynamo; torch._dynamo.reset(); plain = torch.compile(plain)",
+    ],
+)
+def test_the_compiler_is_there_for_who_asks(tmp_path: Path, asked: str) -> None:
+    """Samples are drawn and optimizers step without it; then a module that it has compiled is recognised."""
     code = (
         "from ebmlab.app.cli import main\ntry: main(['sample', '--help'])\nexcept SystemExit: pass\n"
-        "import sys; assert 'pytorch_lightning' in sys.modules and 'torch._dynamo' not in sys.modules\n"
-        "import pytorch_lightning as pl, torch; from pytorch_lightning.utilities.compile import from_compiled\n"
-        "plain = pl.LightningModule(); assert from_compiled(torch.compile(plain)) is plain\n"
+        "import sys, inspect, pytorch_lightning as pl, torch\n"
+        "from pytorch_lightning.utilities.compile import from_compiled\n"
+        "module = plain = pl.LightningModule()\n"
+        "weight = torch.nn.Parameter(torch.ones(3)); weight.grad = torch.ones(3)\n"
+        "optimizer = torch.optim.Adam([weight]); optimizer.step(); inspect.getmodule(main)\n"
+        "optimizer.add_param_group({'params': torch.nn.Parameter(torch.ones(1))})\n"
+        "assert 'torch._dynamo.eval_frame' not in sys.modules\n"
         "try: from_compiled(plain)\n"
-        "except ValueError: print('refused')"
+        "except ValueError: print('refused')\n"
+        f"{asked}; assert from_compiled(plain) is module\n"
+        "optimizer.step(); optimizer.zero_grad()\n"
+        "optimizer.add_param_group({'params': torch.nn.Parameter(torch.ones(2))})\n"
+        "assert torch._dynamo.eval_frame is sys.modules['torch._dynamo.eval_frame']\n"
+        "assert torch._dynamo.eval_frame.__spec__.origin.endswith('eval_frame.py')\n"
+        "assert torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2)).sum() == 4"
     )
-    assert "torch._dynamo" in loaded(code, tmp_path)
+    assert "torch._dynamo.eval_frame" in loaded(code, tmp_path)
 
 
 @pytest.mark.slow

@@ -86,7 +86,10 @@ def test_a_gap_has_no_mutants(model: TrainedModel) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(WILD[:-1], "has 11 letters, but must be a row of the alignment"), ("X" + WILD[1:], "has the letter X at site 1")],
+    [
+        (WILD[:-1], "has 11 letters, but must have 12, as a row of the alignment"),
+        ("X" + WILD[1:], "has the letter X at site 1"),
+    ],
 )
 def test_a_sequence_that_does_not_fit_is_refused(text: str, said: str, model: TrainedModel) -> None:
     with pytest.raises(UserError, match=said):

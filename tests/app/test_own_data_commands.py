@@ -116,7 +116,7 @@ def test_functions_among_a_datasets_defaults(folder: Path, run: Callable[..., No
     ("args", "wrong"),
     [
         (["--data.path=none.npy"], "error: Arrays: there is no file none.npy"),
-        (["--data=ramps.Ramp"], "data: there is no ramps.Ramp (module 'ramps' has no attribute 'Ramp')"),
+        (["--data=ramps.Ramp"], "data: there is no ramps.Ramp; did you mean ramps.Ramps?"),
         (["--data=ram.Ramps"], "data: there is no ram.Ramps (No module named 'ram')"),
         (
             ["--data=ramps.Ramps"],

@@ -43,6 +43,7 @@ finally:
         (["score", "--help"], 0, model_parser("score").format_help().rstrip(), ""),
         (["--version"], 0, f"ebmlab {__version__}", ""),
         (["list"], 0, list_components(), ""),
+        (["help"], 0, HELP, ""),
         (["fit", "--help"], 0, page("fit"), ""),
         (["predict", "-h"], 0, page("predict"), ""),
         (
@@ -56,8 +57,8 @@ finally:
             ["fti", "--debug"],
             2,
             "",
-            "error: there is no command fti; choose fit, validate, test, predict, score, complete, features, sample, "
-            "list, compare, dashboard, sweep, convert, zoo, mutate or solve",
+            "error: there is no command fti; did you mean fit? There are fit, validate, test, predict, score, "
+            "complete, features, sample, list, compare, dashboard, sweep, convert, zoo, mutate and solve",
         ),
     ],
 )

@@ -180,16 +180,16 @@ def test_null_and_false_as_values_of_an_entrys_options(
 ) -> None:
     tuned = "tuner: ebmlab.samplers.tuners.TargetAcceptance, tune_steps: 5"
     dmala = "{class_path: ebmlab.samplers.DMALA, init_args: {step_size: 0.5}}"
-    path = tiny(tmp_path, f"{{A b: {{sampler: {dmala}, {tuned}}}, B 2.4: {{sampler: {dmala}}}}}")
+    path = tiny(tmp_path, f"{{A b: {{sampler: {dmala}, {tuned}}}, B = 2.4: {{sampler: {dmala}}}}}")
     options = [
-        *("--samplers.B 2.4=null", "--samplers.B 2.4=false"),
+        *("--samplers.B = 2.4=null", "--samplers.B = 2.4=false"),
         "--samplers.A b.sampler.init_args.stochastic=false",
         "--samplers.A b.tuner",
         "null",
     ]
     (row,) = rows(study(path, *options))
     assert row["sampler"] == "A b" and "tuning_steps" not in row
-    (row,) = rows(study(path, "--samplers.B 2.4=false", name="b"))
+    (row,) = rows(study(path, "--samplers.B = 2.4=false", name="b"))
     assert row["sampler"] == "A b" and float(row["tuning_steps"]) == 5
     with pytest.raises(SystemExit):
         study(path, "--measures.mean=null", name="c")

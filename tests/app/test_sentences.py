@@ -197,6 +197,8 @@ def test_the_options_of_a_class(capfd: pytest.CaptureFixture[str], fails: Fails)
         assert "--model.energy.num_hidden" in capfd.readouterr().out
     assert "needs a class" in fails("fit", "--model.energy.help", bare=True)
     assert "there is no class Nothing" in fails("fit", "--model.energy.help=Nothing", bare=True)
+    assert "there is no class Array; did you mean datamodules.Arrays?" in fails("fit", "--data.help=Array", bare=True)
+    assert "predict --ckpt_path RUN draws from a trained model" in fails("sample", "--ckpt_path=a", bare=True)
 
 
 def test_who_lives_elsewhere_asks_for_settings(fails: Fails) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import signal
 import threading
@@ -85,6 +86,19 @@ def test_replica_exchange_of_the_command_goes_on(edges: set[tuple[int, int]], ca
     content, chains = solution("a/e"), np.load("runs/a/e/chains.npy")
     assert content["chains"] == len(chains) == 20
     assert content["value"] == max(sum((k >> (i - 1) ^ k >> (j - 1)) & 1 for i, j in edges) for k in range(2**11))
+
+
+def test_a_population_says_log_z_of_the_file(edges: set[tuple[int, int]], capsys: Any) -> None:
+    """Of the energy that the file gives, its offset included, by brute force."""
+    Path("a.coo").write_text("# vartype=BINARY\n0 0 1\n0 1 -2\n1 2 3\n2 2 -1\n")
+    main(["solve", "a.coo", "--chains=1000", "--steps=40", "--seconds=0.5", "--name=p", "--schedule=population"])
+    line, there = capsys.readouterr().out.splitlines()[1], solution("a/p")
+    values = [x * (1 - 2 * y) + 3 * y * z - z for x, y, z in itertools.product((0, 1), repeat=3)]
+    exact = math.log(sum(math.exp(-there["beta"] * value) for value in values))
+    assert abs(there["log_z"] - exact) < 4 * there["log_z_std_error"] + 1e-9
+    assert re.fullmatch(r"log Z = [-\d.]+ at beta = [\d.]+, \+- [\d.e-]+, if no valley was missed", line)
+    main(["solve", "a.coo", "--chains=5", "--steps=4", "--seconds=0.3", "--name=q", "--schedule=population"])
+    assert "not to be trusted: only" in capsys.readouterr().out
 
 
 def test_ctrl_c_keeps_the_best(edges: set[tuple[int, int]], capsys: Any) -> None:
@@ -173,6 +187,14 @@ def test_a_second_search_says_what_is_there(edges: set[tuple[int, int]], capsys:
     assert Path("runs/a/b/solution.json").read_bytes() == before
 
 
+def test_files_that_differ_by_their_suffix_are_told_apart(edges: set[tuple[int, int]], capsys: Any) -> None:
+    words = ("a.col", "--problem=clique", *QUICK, "--name=b")
+    main(["solve", "a.rud", *QUICK, "--name=b"])
+    assert "runs/a/b holds a search of a.rud (cut " in (line := fails(capsys, *words))
+    assert line.endswith(" s), not of a.col: choose another --name")
+    assert "the problem of this search is another" in fails(capsys, *words, "--resume")
+
+
 BAD = [
     (("none.rud",), "none.rud: no such file"),
     (("a.col",), "a.col is a graph: say which problem, max_cut, independent_set, clique, normalised_cut (--problem)"),
@@ -183,6 +205,7 @@ BAD = [
     (("a.rud", "--sampler=MetropolisSampler"), "there is no such sampler"),
     (("a.rud", "--sampler=DMALA"), "--sampler DMALA needs settings"),
     (("a.col", "--problem=clique", "--sampler=SwendsenWang"), "it needs an Ising or Potts model"),
+    (("a.rud", "--sampler=Wolff"), "Wolff samples Ising, but not at other temperatures"),
     (("a.rud", "--seconds=0"), "--seconds is 0.0, but must be positive"),
     (("a.rud", "--chains=0"), "--chains is 0, but must be positive"),
     (("a.rud", "--beta", "2", "1"), "Geometric: beta goes from 2.0 to 1.0"),

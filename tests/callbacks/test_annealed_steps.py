@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler, LambdaCallback
 
 from ebmlab.callbacks import AnnealedSteps, SamplerMonitor, ShortChains, TrajectoryLikelihood
 from ebmlab.datamodules import Digits
@@ -134,9 +134,12 @@ def test_wrong_use_is_refused(setup: Any) -> None:
     model, trainer = setup([AnnealedSteps()], learner=RatioMatching(RBM(64, 4)))
     with pytest.raises(UserError, match="RatioMatching has no negative chains"):
         trainer.fit(model, datamodule=Digits(binarize=True))
-    model, trainer = setup([AnnealedSteps()], learner=learner(), max_epochs=-1)
+    began: list[Any] = []  # files are written when training begins
+    beginning = LambdaCallback(on_train_start=lambda trainer, _: began.append(trainer))
+    model, trainer = setup([beginning, AnnealedSteps()], learner=learner(), max_epochs=-1)
     with pytest.raises(UserError, match="training has no end"):
         trainer.fit(model, datamodule=Digits())
+    assert not began
 
 
 def test_samplers_that_change_their_own_steps_are_refused(setup: Any) -> None:

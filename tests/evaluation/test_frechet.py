@@ -8,10 +8,13 @@ import pytest
 import torch
 from scipy import linalg
 from torch import nn
+from torchmetrics.image.fid import FrechetInceptionDistance
 
 from ebmlab.errors import UserError
 from ebmlab.evaluation import frechet_distance, inception
-from ebmlab.evaluation.inception import FrechetDistance, inception_extractor
+from ebmlab.evaluation.frechet import distance_of_moments, moments
+from ebmlab.evaluation.inception import inception_extractor
+from ebmlab.evaluation.metrics import FrechetDistance
 
 
 class Features(nn.Module):
@@ -40,20 +43,29 @@ def images():
     return torch.rand(300, 3, 2, 2), 0.2 + 0.7 * torch.rand(200, 3, 2, 2)
 
 
-def test_both_ways_agree_with_scipy(images):
+def test_both_ways_agree_with_scipy_and_torchmetrics(images):
     extractor = Features().requires_grad_(False)
     x, y = (extractor(i) for i in images)
     expected = reference(x.double().numpy(), y.double().numpy())
     assert expected > 0.01
     assert frechet_distance(x, y).item() == pytest.approx(expected, rel=1e-6)
-    metric = FrechetDistance(extractor)
-    for batch in images[0].split(70):
-        metric.update(batch, real=True)
-    for batch in images[1].split(50):
-        metric.update(batch, real=False)
-    value = metric.compute()
-    assert value.dtype == torch.float64
-    assert value.item() == pytest.approx(expected, rel=1e-6)
+    for metric in (
+        FrechetDistance(extractor),
+        FrechetInceptionDistance(extractor, normalize=True),
+    ):
+        for batch in images[0].split(70):
+            metric.update(batch, real=True)
+        for batch in images[1].split(50):
+            metric.update(batch, real=False)
+        assert metric.compute().item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_moments_of_fewer_samples_than_features():
+    torch.manual_seed(0)
+    x, y = torch.randn(3, 6).double() + 100, torch.randn(4, 6).double() + 100
+    assert distance_of_moments(moments(x), moments(y)).item() == pytest.approx(frechet_distance(x, y).item(), rel=1e-5)
+    with pytest.raises(UserError, match="compares two sets of 2 or more features, got 3 and 1"):
+        distance_of_moments(moments(x), moments(y[:1]))
 
 
 def test_ranks_add_up(images):

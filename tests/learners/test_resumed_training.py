@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from helpers_trainer import quiet_trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
@@ -37,6 +38,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`"),
 ]
 ADAM = partial(torch.optim.Adam, lr=1e-2)
+
+
+class Begun(pl.Callback):
+    """Notes that training began."""
+
+    def __init__(self) -> None:
+        self.moments: list[int] = []
+
+    def on_train_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        self.moments.append(trainer.global_step)
 
 
 def contrastive(**settings: Any) -> Learner:
@@ -159,5 +170,17 @@ def test_the_same_settings_are_no_change(settings: dict[str, Any], tmp_path: Pat
 
 def test_another_optimizer_than_the_checkpoints_is_refused(tmp_path: Path) -> None:
     fit(tmp_path, contrastive(), max_steps=5)
+    begun = Begun()
     with pytest.raises(UserError, match="the checkpoint was not written with SGD, for it has no momentum, dampening"):
-        fit(tmp_path, contrastive(optimizer=partial(torch.optim.SGD, lr=0.1)), resume="5")
+        fit(tmp_path, contrastive(optimizer=partial(torch.optim.SGD, lr=0.1)), resume="5", callbacks=[begun])
+    with pytest.raises(UserError, match="it has groups of 1 parameters, but that of the checkpoint 3: go on with the"):
+        fit(tmp_path, contrastive(optimizer=lambda p: torch.optim.Adam(list(p)[:1])), resume="5", callbacks=[begun])
+    assert not begun.moments
+
+
+def test_an_average_that_never_begins_is_refused_before_any_callback_begins(tmp_path: Path) -> None:
+    """The command line writes the run's config, and keeps a checkpoint to roll back to, when training begins."""
+    begun = Begun()
+    with pytest.raises(UserError, match="EMAWeightAveraging begins at step 9 of 9, after training"):
+        fit(tmp_path, contrastive(), callbacks=[begun, EMAWeightAveraging(update_starting_at_step=9)])
+    assert not begun.moments

@@ -25,7 +25,19 @@ from ebmlab.problems import (
     plus_minus_j,
 )
 from ebmlab.problems.chains import random_chains
-from ebmlab.samplers import GWG, ChromaticGibbs, ChromaticMetropolis, GibbsSweep, PathAuxiliary, Sampler, Tempered
+from ebmlab.samplers import (
+    ACS,
+    DMALA,
+    GWG,
+    ChromaticGibbs,
+    ChromaticMetropolis,
+    DiscreteHAMS,
+    Gibbs,
+    GibbsSweep,
+    PathAuxiliary,
+    Sampler,
+    Tempered,
+)
 
 
 def test_a_planted_ground_state_is_found_and_never_undercut() -> None:
@@ -192,3 +204,59 @@ def test_replicas_at_one_temperature_keep_what_their_kernel_knows() -> None:
         Counted.begun = 0
         chains.anneal(betas)
         assert begun == Counted.begun
+
+
+class Counting(Ising):
+    """Counts its gradients."""
+
+    asked = 0
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.asked += 1
+        return super().value_and_grad(x)
+
+
+@pytest.mark.parametrize("sampler", [DMALA(0.5), PathAuxiliary()])
+def test_a_new_beta_costs_no_evaluation_and_changes_no_chain(sampler: Sampler) -> None:
+    """E and its gradient at x do not depend on beta: one evaluation a step, and one at the start."""
+    coupling, betas = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)), [0.1 * k for k in range(1, 11)]
+    energy = Counting(((coupling + coupling.T) / 2).fill_diagonal_(0))
+    torch.manual_seed(0)
+    chains = random_chains(energy, sampler, 30)
+    x, energy.asked = chains.present().float(), 0
+    torch.manual_seed(1)
+    chains.anneal(betas)
+    assert energy.asked == len(betas) + 1
+    torch.manual_seed(1)
+    for beta in betas:
+        at = tempered(energy, beta)
+        x = sampler.step(at, sampler.init(at, x))[0].x
+    assert torch.equal(chains.present().float(), x)
+
+
+def test_a_cycle_of_step_sizes_goes_on_at_the_next_temperature() -> None:
+    """Only the fourth step of four is long enough to move: it came never, as each temperature began the cycle anew."""
+    torch.manual_seed(0)
+    sampler = ACS(step_sizes=[0.01, 0.01, 0.01, 5.0], balances=[0.5] * 4)
+    chains = random_chains(Ising.lattice(4, 0.1), sampler, 20)
+    first = chains.present()
+    chains.anneal([0.1, 0.2, 0.3])
+    assert torch.equal(chains.present(), first)
+    chains.anneal([0.4])
+    assert not torch.equal(chains.present(), first) and int(chains.states()["step"]) == 4
+
+
+def test_momenta_and_scans_go_on_at_the_next_temperature() -> None:
+    """Steps this short change no spin: each negates u and keeps 0.999 of it. A scan visits all sites in turn."""
+    torch.manual_seed(0)
+    chains = random_chains(Ising.lattice(4, 0.1), DiscreteHAMS(0.01, persistence=0.999), 200)
+    before = chains.states()["momentum"]
+    for betas in ([0.5, 1.0], [1.5]):
+        chains.anneal(betas)
+    after = chains.states()["momentum"]
+    assert float((before * after).mean()) == pytest.approx(-(0.999**3), abs=0.1)
+    scanned = random_chains(Ising.lattice(4, 0.0), Gibbs(), 40)
+    start, first = scanned.present(), int(scanned.states()["first"])
+    scanned.anneal([1.0, 2.0])
+    changed = (scanned.present() != start).any(0).nonzero().squeeze(1).tolist()
+    assert sorted(changed) == sorted([first, (first + 1) % 16])

@@ -15,9 +15,9 @@ import torch
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.io.files import load, save
-from ebmlab.problems import Clique, Geometric, Linear, Minimum, erdos_renyi, minimise, plus_minus_j
+from ebmlab.problems import Clique, Geometric, Linear, Minimum, Resampled, erdos_renyi, minimise, plus_minus_j
 from ebmlab.problems.chains import Words
-from ebmlab.samplers import GWG, ChromaticGibbs, PathAuxiliary, Sampler, Tempered
+from ebmlab.samplers import ACS, GWG, ChromaticGibbs, DiscreteHAMS, Gibbs, PathAuxiliary, Sampler, Tempered
 
 FILE = "a/search.pt"
 
@@ -37,8 +37,8 @@ def searched(energy: Any, sampler: Sampler, chains: int, stop_at: int = 0, **opt
         return found.steps == stop_at
 
     torch.manual_seed(0)
-    settings = {"num_chains": chains, "num_steps": 70, "report": report} | options
-    return minimise(energy, sampler, Geometric(0.1, 3.0), **settings)
+    settings = {"schedule": Geometric(0.1, 3.0), "num_chains": chains, "num_steps": 70, "report": report} | options
+    return minimise(energy, sampler, **settings)
 
 
 def test_a_search_whose_time_is_up_has_no_time_left(tmp_path: Path) -> None:
@@ -62,6 +62,11 @@ CASES: dict[str, tuple[Callable[[], Any], Sampler, int]] = {
     "in floats": (lambda: plus_minus_j(6, seed=1), ChromaticGibbs(), 9),
     "by replica exchange": (lambda: plus_minus_j(6, seed=1), Tempered(ChromaticGibbs(), [1.0, 0.6, 0.3]), 9),
     "step by step": (lambda: Clique(erdos_renyi(12, 0.6, seed=4)).energy, PathAuxiliary(), 7),
+    "in cycles": (lambda: plus_minus_j(6, seed=1), ACS(5.0, 0.5, cycle_length=7), 9),
+    "with momenta": (lambda: plus_minus_j(6, seed=1), DiscreteHAMS(1.0), 9),
+    "in turn": (lambda: plus_minus_j(6, seed=1), Gibbs(), 9),
+    "a population in words": (lambda: plus_minus_j(32, seed=1), ChromaticGibbs(), 100),
+    "a population": (lambda: plus_minus_j(6, seed=1), DiscreteHAMS(1.0), 9),
 }
 
 
@@ -69,10 +74,11 @@ CASES: dict[str, tuple[Callable[[], Any], Sampler, int]] = {
 def test_a_stopped_search_ends_in_the_same_bits(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped after 20 steps by its report, after 30 more by an exception amid a sweep, and then not at all."""
     make, sampler, chains = CASES[case]
-    energy = make()
-    whole = searched(energy, sampler, chains)
-    assert isinstance(whole.chains, Words) == (case == "in words")
-    assert searched(energy, sampler, chains, stop_at=20, saved=FILE).steps == 20
+    energy, population = make(), case.startswith("a population")
+    schedule = Resampled(Linear(0.1, 3.0)) if population else Geometric(0.1, 3.0)
+    whole = searched(energy, sampler, chains, schedule=schedule)
+    assert isinstance(whole.chains.chains if population else whole.chains, Words) == case.endswith("in words")
+    assert searched(energy, sampler, chains, stop_at=20, schedule=schedule, saved=FILE).steps == 20
     anneal, calls = type(whole.chains).anneal, []
 
     def killed(self: Any, betas: list[float]) -> None:
@@ -83,14 +89,15 @@ def test_a_stopped_search_ends_in_the_same_bits(case: str, monkeypatch: pytest.M
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(type(whole.chains), "anneal", killed)
-        searched(energy, sampler, chains, saved=FILE)
+        searched(energy, sampler, chains, schedule=schedule, saved=FILE)
     torch.rand(17)
-    found = searched(energy, sampler, chains, saved=FILE)
+    found = searched(energy, sampler, chains, schedule=schedule, saved=FILE)
     assert torch.equal(found.x, whole.x) and torch.equal(found.energy, whole.energy) and found.steps == 70
     assert [look[1:] for look in found.curve] == [look[1:] for look in whole.curve]
     assert found.notes == whole.notes and [look[0] for look in found.curve] == sorted(look[0] for look in found.curve)
-    again = searched(energy, sampler, chains, saved=FILE)
+    again = searched(energy, sampler, chains, schedule=schedule, saved=FILE)
     assert again.steps == 70 and again.stopped == "steps" and torch.equal(again.x, whole.x), "it is finished"
+    assert found.log_z == whole.log_z == again.log_z and (found.log_z is not None) == population
 
 
 def test_a_search_by_time_counts_what_it_has_had() -> None:
@@ -187,6 +194,15 @@ def test_a_file_that_is_none_acts_on_nothing(content: bytes | None) -> None:
     with pytest.raises(UserError, match="is damaged, or not the file of a search"):
         searched(plus_minus_j(6, seed=1), ChromaticGibbs(), 5, saved=FILE)
     assert not Path("executed").exists() and Path(FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize("case", ["families", "numbers"])
+def test_a_population_without_sense_is_one_line(case: str) -> None:
+    schedule, wrong = Resampled(Linear(0.1, 3.0)), {"families": lambda x: x + 5, "numbers": lambda x: x * torch.nan}
+    searched(plus_minus_j(6, seed=1), ChromaticGibbs(), 5, stop_at=20, schedule=schedule, saved=FILE)
+    save(with_chains(case, wrong[case])(load(Path(FILE))), Path(FILE))
+    with pytest.raises(UserError, match="none of this energy's"):
+        searched(plus_minus_j(6, seed=1), ChromaticGibbs(), 5, schedule=schedule, saved=FILE)
 
 
 def test_words_in_which_the_fixed_spin_moves_are_one_line() -> None:
