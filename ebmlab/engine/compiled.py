@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -68,7 +69,7 @@ def compiling(
     try:
         # one program: not split for DDP, and without the checks of anomaly detection, which read values
         whole = torch._dynamo.config.patch(cache_size_limit=PROGRAMS, optimize_ddp=False)
-        with whole, torch.autograd.set_detect_anomaly(False):
+        with whole, torch.autograd.set_detect_anomaly(False), _without_advice():
             yield _compiled(function, on_cpu and x.numel() >= few, on_cpu and loops)
     except torch._dynamo.exc.TorchDynamoException as error:
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
@@ -177,6 +178,18 @@ def _several(
         if sums is not None:
             sums = sums + torch.stack([info.acceptance, info.hops])
     return state, sums, evaluations
+
+
+@contextlib.contextmanager
+def _without_advice() -> Iterator[None]:
+    """The compiler warns of operations that a program in C++ calls by another way, as if they were to be mended."""
+    logger = logging.getLogger("torch._inductor.ir")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @functools.cache
