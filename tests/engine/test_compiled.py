@@ -238,7 +238,7 @@ def test_an_energy_that_cannot_be_compiled_is_one_line() -> None:
             return super().forward(x) if x.sum() > 0 else x.square().sum(1)
 
     with pytest.raises(
-        UserError, match=r"run\(compile=True\): Branching cannot be compiled \(.+\): leave compilation out$"
+        UserError, match=r"last_states\(compile=True\): Branching cannot be compiled \(.+\): leave compilation out$"
     ):
         Langevin(0.1).last_states(Branching(), torch.randn(5, 4), 8, compile=True)
 
