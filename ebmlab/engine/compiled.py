@@ -182,14 +182,16 @@ def _several(
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """The compiler warns of operations that a program in C++ calls by another way, as if they were to be mended."""
-    logger = logging.getLogger("torch._inductor.ir")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    """Programs in C++ make torch warn of operations that they call by another way, and of a CUDA that is not there."""
+    loggers = [logging.getLogger(name) for name in ("torch._inductor.ir", "torch.utils.cpp_extension")]
+    levels = [logger.level for logger in loggers]
     try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @functools.cache

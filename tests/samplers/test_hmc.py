@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -203,3 +207,35 @@ def test_compiled_chains_are_exact() -> None:
 def test_refusals(make: object, message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.slow
+def test_a_program_calls_what_has_no_cpp_form_and_says_nothing(tmp_path: Path) -> None:
+    """log det(1 + x x') = log(1 + |x|^2), so that E|x|^2 is known by quadrature."""
+    code = """
+import torch
+from ebmlab.domains import Real
+from ebmlab.energies import Energy
+from ebmlab.samplers import HMC
+
+class LogDet(Energy):
+    def __init__(self):
+        super().__init__()
+        self.domain = Real(2)
+
+    def forward(self, x):
+        return x.square().sum(1) / 2 + torch.logdet(torch.eye(2) + x.unsqueeze(2) * x.unsqueeze(1))
+
+torch.manual_seed(0)
+x = HMC(0.7, 3).last_states(LogDet(), torch.randn(4000, 2), 30, compile=True)
+square = x.square().sum(1)
+print(float(square.mean()), float(square.std()) / 4000**0.5)
+"""
+    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stderr == ""
+    mean, error = map(float, done.stdout.split())
+    r = torch.linspace(0, 12, 20_001, dtype=torch.float64)
+    density = r * (-r.square() / 2).exp() / (1 + r.square())
+    expected = float((r.square() * density).sum() / density.sum())
+    assert abs(mean - expected) < 4 * error
