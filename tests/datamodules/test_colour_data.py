@@ -89,7 +89,7 @@ def test_wrong_shapes_and_splits_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="num_val is 50, but must be from 1 to 49"):
         SVHN(10, root=str(tmp_path), num_val=50).setup("fit")
     scipy.io.savemat(tmp_path / "SVHN" / "train_32x32.mat", {"X": np.zeros((16, 16, 3, 5)), "y": np.ones((5, 1))})
-    with pytest.raises(UserError, match=r"images of shape \(5, 3, 16, 16\) and type float64"):
+    with pytest.raises(UserError, match=r"float64 of shape \(5, 3, 16, 16\)"):
         SVHN(10, root=str(tmp_path)).setup("fit")
     (tmp_path / "SVHN" / "train_32x32.mat").write_bytes(b"no file of Matlab")
     with pytest.raises(UserError, match=r"train_32x32\.mat is damaged"):
