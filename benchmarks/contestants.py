@@ -25,7 +25,7 @@ from benchmarks.annealers import quadratic
 from ebmlab.energies import Ising
 from ebmlab.graphs import Edges
 from ebmlab.problems import Geometric, Minimum, Reheated, Schedule, beta_range, minimise
-from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, PathAuxiliary, Sampler
+from ebmlab.samplers import DMALA, ChromaticGibbs, ChromaticMetropolis, PathAuxiliary, Sampler
 
 Curve = list[tuple[float, float]]
 """`(seconds, value of the best state of this look)`."""
@@ -186,6 +186,7 @@ SEARCHES: dict[str, tuple[Search, Fits, str | None]] = {
     "ebmlab, Metropolis, reheated": (ours(ChromaticMetropolis(), lambda a, b: Reheated(Geometric(a, b))), ising, None),
     "ebmlab, heat bath": (ours(ChromaticGibbs()), any_energy, None),
     "ebmlab, path auxiliary": (ours(PathAuxiliary(5)), sets, None),
+    "ebmlab, DMALA": (ours(DMALA(1.0)), sets, None),
     "dwave-samplers, annealing": (again(dwave), ising, "dwave-samplers"),
     "dwave-samplers, tabu": (again(tabu), ising, "dwave-samplers"),
     "openjij, annealing": (again(openjij), ising, "openjij"),

@@ -24,6 +24,7 @@ from ebmlab.errors import UserError
 
 UNROLLED = 8  # steps of one compiled program, about: calling it takes as long as a few operations
 PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default torch stops compiling after 8
+IN_CPP = torch.__version__ >= "2.14"  # whether loops are programs in C++ alone; not tried with older releases
 FEW_NUMBERS = 2**12  # fewer uniform numbers a program on a CPU draws faster itself than by torch's generator
 FEW_NORMAL = 2**7  # the same of normal ones, which energies of real numbers take
 COMPILERS = ("g++", "clang++", "c++", "cl")
@@ -70,7 +71,7 @@ def compiling(
         # one program: not split for DDP, and without the checks of anomaly detection, which read values
         whole = torch._dynamo.config.patch(cache_size_limit=PROGRAMS, optimize_ddp=False)
         with whole, torch.autograd.set_detect_anomaly(False), _without_advice():
-            yield _compiled(function, on_cpu and x.numel() >= few, on_cpu and loops)
+            yield _compiled(function, on_cpu and x.numel() >= few, on_cpu and loops and IN_CPP)
     except torch._dynamo.exc.TorchDynamoException as error:
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
         reason = lines[0] if lines else type(error).__name__
