@@ -25,8 +25,13 @@ _BASES = {  # what the parser takes options for where no class is named
     "pytorch_lightning.LightningDataModule": "data",
 }
 _OWNER = re.compile(r"(?:([\w.]+): )?Problem with given class_path '([\w.]+)': ")
-_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a word"}
-_KINDS["dict"] = "options by name, such as `{NAME: {class_path: CLASS}}`; a file goes by --config"
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a word",
+    "dict": "options by name, such as `{NAME: {class_path: CLASS}}`; a file goes by --config",
+}
 
 
 def parser_message(message: str) -> str:
@@ -181,10 +186,12 @@ def _home(owner: str) -> str:
 
 def _own_class(path: str) -> str:
     """The class of a module that was meant by a path with another name; "" if the module has none alike."""
-    module, _, name = path.rpartition(".")
-    kinds = [key for key, value in vars(sys.modules.get(module, object)).items() if isinstance(value, type)]
-    close = difflib.get_close_matches(name, kinds, 1)
-    return f"{module}.{close[0]}" if close and module in sys.modules else ""
+    name, _, kind = path.rpartition(".")
+    if (module := sys.modules.get(name)) is None:
+        return ""
+    kinds = [key for key, value in vars(module).items() if isinstance(value, type)]
+    close = difflib.get_close_matches(kind, kinds, 1)
+    return f"{name}.{close[0]}" if close else ""
 
 
 def _may_be_data(path: str) -> bool:

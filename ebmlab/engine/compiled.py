@@ -44,7 +44,7 @@ def worth_compiling(energy: Energy) -> bool:
 
 @contextlib.contextmanager
 def compiling(
-    function: Callable[..., Any], energy: Energy, x: Tensor, caller: str, loops: bool = False
+    function: Callable[..., Any], energy: Energy, x: Tensor, caller: str, *, loops: bool = False
 ) -> Iterator[Callable[..., Any]]:
     """Gives the function as a compiled program for states such as x.
 

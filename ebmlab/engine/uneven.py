@@ -89,7 +89,7 @@ def run_uneven(kernel: UnevenKernel, energy: Energy, x: Tensor, num_steps: int, 
     ahead = max(1, min(AHEAD, NUMBERS // (kernel.width * len(x))))
     settings = kernel.settings.to(x.device, torch.promote_types(x.dtype, torch.float32)).unbind()
     state, sums = kernel.start(energy, x), x.new_zeros(3, len(x))
-    with compiling(_to_the_end, energy, x, caller, True) as program:
+    with compiling(_to_the_end, energy, x, caller, loops=True) as program:
         for first in range(0, num_steps, ahead):
             numbers = kernel.drawn(x, min(ahead, num_steps - first), ahead)
             walk = kernel.begun(state, numbers, kernel.options)

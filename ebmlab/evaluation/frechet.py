@@ -15,7 +15,7 @@ def frechet_distance(x: Tensor, y: Tensor) -> Tensor:
     C_x C_y, these stay real under rounding. `metrics.FrechetDistance` keeps moments of the features, not the features.
 
     Raises:
-        UserError: a set has fewer than 2 features, and so no covariance, or the sets do not fit each other.
+        UserError: a set has fewer than 2 features, and so no covariance, or NaN, or the sets do not fit each other.
 
     Example:
         >>> x = torch.randn(100, 3)
@@ -27,6 +27,7 @@ def frechet_distance(x: Tensor, y: Tensor) -> Tensor:
             "frechet_distance compares two sets of 2 or more features (N, F) of the same length, got "
             f"{tuple(x.shape)} and {tuple(y.shape)}"
         )
+    _check_finite(x, y)
     x, y = x.double(), y.double()
     return _distance(x.mean(0), _centred_root(x), y.mean(0), _centred_root(y))
 
@@ -41,7 +42,7 @@ def distance_of_moments(x: Tensor, y: Tensor) -> Tensor:
     """`frechet_distance` of two sets by their `moments`, a scalar, float64.
 
     Raises:
-        UserError: a set has fewer than 2 features.
+        UserError: a set has fewer than 2 features, or NaN or infinity among them.
 
     Example:
         >>> x = torch.randn(100, 3)
@@ -52,7 +53,13 @@ def distance_of_moments(x: Tensor, y: Tensor) -> Tensor:
         raise UserError(
             f"the Frechet distance compares two sets of 2 or more features, got {x[0, 0]:.0f} and {y[0, 0]:.0f}"
         )
+    _check_finite(x, y)
     return _distance(*_mean_and_root(x), *_mean_and_root(y))
+
+
+def _check_finite(x: Tensor, y: Tensor) -> None:
+    if not (bool(x.isfinite().all()) and bool(y.isfinite().all())):
+        raise UserError("the Frechet distance: the features hold NaN or infinity, but must be finite")
 
 
 def _distance(mean_x: Tensor, root_x: Tensor, mean_y: Tensor, root_y: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class OptimizedModule(metaclass=_CompiledModule):
 
 
 class _Compiler(ModuleType):
-    """Says as little to a program that is not compiled as the compiler does."""
+    """The names that Lightning and torch's optimizers take from the compiler, as they act on what is not compiled."""
 
     OptimizedModule = OptimizedModule
 

@@ -108,7 +108,8 @@ class SavedSearch:
                 )
 
     def _moment(self, kept: Mapping[str, Any]) -> Moment:
-        chains = kept["chains"]
+        carried = {name: like for name, like in self._like.items() if name not in ("now", "best")}
+        chains = carried | kept["chains"]  # files of before have the states alone
         for name, like in self._like.items():
             if (chains[name].shape, chains[name].dtype) != (like.shape, like.dtype):
                 raise ValueError(f"{name} is {chains[name].dtype} {tuple(chains[name].shape)}")

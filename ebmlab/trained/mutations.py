@@ -160,5 +160,5 @@ def _at_sites(sequence: str, form: Preprocessing) -> tuple[str, list[tuple[str, 
                 return "".join(letters[column] for column in chosen), found
     raise UserError(
         f"the sequence has {len(text)} letters, but must have {form.width}, as a row of the alignment, or {size}, one "
-        f"for each site of the model: align it, with - for gaps"
+        "for each site of the model: align it, with - for gaps"
     )

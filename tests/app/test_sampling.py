@@ -34,6 +34,7 @@ ALIKE = {  # to another config in all but the target, its size, or the model tha
     "compas_bnn_batches",
     "ising_2x2_bias",
     "kernels_2025",
+    "kernels_2025_rbm",
     "ising_critical",
     "ising_connectivity",
     "lattice_gaussian",
@@ -48,6 +49,7 @@ ALIKE = {  # to another config in all but the target, its size, or the model tha
 TRAINED = {
     "rbm_random": "rbm_mnist_cd",
     "rbm_mode": "rbm_mnist_cd",
+    "kernels_2025_rbm": "rbm_mnist_cd",
     "deep_ebm": "ebm_digits_cd",
     "family": "family",
 }

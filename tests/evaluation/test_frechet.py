@@ -68,6 +68,14 @@ def test_moments_of_fewer_samples_than_features():
         distance_of_moments(moments(x), moments(y[:1]))
 
 
+def test_features_that_are_not_finite_are_one_line():
+    x, y = torch.randn(9, 3), torch.randn(9, 3)
+    y[4, 1] = torch.nan
+    for distance in (lambda: frechet_distance(x, y), lambda: distance_of_moments(moments(x), moments(y))):
+        with pytest.raises(UserError, match="the features hold NaN or infinity"):
+            distance()
+
+
 def test_ranks_add_up(images):
     """Two ranks with half the data each, summed as torchmetrics' `sum` reduction sums them."""
     extractor = Features().requires_grad_(False)

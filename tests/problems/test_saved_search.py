@@ -196,6 +196,16 @@ def test_a_file_that_is_none_acts_on_nothing(content: bytes | None) -> None:
     assert not Path("executed").exists() and Path(FILE).read_bytes() == before
 
 
+def test_a_file_of_before_has_the_states_alone() -> None:
+    """Such a search goes on with what a new one carries."""
+    energy, sampler = plus_minus_j(6, seed=1), DiscreteHAMS(1.0)
+    searched(energy, sampler, 5, stop_at=20, saved=FILE)
+    kept = load(Path(FILE))
+    save(kept | {"chains": {name: kept["chains"][name] for name in ("now", "best")}}, Path(FILE))
+    found = searched(energy, sampler, 5, saved=FILE)
+    assert found.steps == 70 and bool((found.energy <= energy(kept["chains"]["best"].float())).all())
+
+
 @pytest.mark.parametrize("case", ["families", "numbers"])
 def test_a_population_without_sense_is_one_line(case: str) -> None:
     schedule, wrong = Resampled(Linear(0.1, 3.0)), {"families": lambda x: x + 5, "numbers": lambda x: x * torch.nan}
