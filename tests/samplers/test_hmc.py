@@ -155,7 +155,7 @@ def in_a_loop(kind: type[HMC], monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor,
             tensors = once(*tensors)
         return tensors
 
-    monkeypatch.setattr(uneven, "compiling", lambda function, *_: contextlib.nullcontext(function))
+    monkeypatch.setattr(uneven, "compiling", lambda function, *_, **__: contextlib.nullcontext(function))
     monkeypatch.setattr(uneven, "AHEAD", 4)
     monkeypatch.setattr(uneven, "while_loop", loop)
     torch.manual_seed(0)

@@ -339,7 +339,7 @@ def loop(
 def ahead(kind: type[NUTS], monkeypatch: pytest.MonkeyPatch, num_steps: int = 9) -> tuple[Tensor, Info]:
     """Chains as a program moves them, without the compiler; all numbers are drawn for four steps at a time."""
     torch.compile(torch.neg, backend="eager")(torch.zeros(1))  # the compiler notes is_compiling at its first use
-    monkeypatch.setattr(uneven, "compiling", lambda function, *_: contextlib.nullcontext(function))
+    monkeypatch.setattr(uneven, "compiling", lambda function, *_, **__: contextlib.nullcontext(function))
     monkeypatch.setattr(uneven, "AHEAD", 4)
     monkeypatch.setattr(uneven, "while_loop", loop)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
