@@ -21,6 +21,7 @@ EXTRAS = {  # optional packages that examples need
     "ebmlab.callbacks.graph_grid": "networkx",
     "ebmlab.evaluation.graph_novelty": "networkx",
     "ebmlab.callbacks.mmd": "networkx",
+    **{f"ebmlab.fused.{name}": "triton" for name in ("block_gibbs", "dmala", "tiles")},
 }
 DEAR = {  # half a second to two each
     *("ebmlab.callbacks.ais", "ebmlab.callbacks.graph_grid", "ebmlab.callbacks.sample_table"),
