@@ -10,5 +10,6 @@ step, and of the place of the number that they decide.
 """
 
 from ebmlab.fused.fused import Fused
+from ebmlab.fused.square_lattice import SquareLattice
 
-__all__ = ["Fused"]
+__all__ = ["Fused", "SquareLattice"]

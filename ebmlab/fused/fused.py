@@ -8,14 +8,16 @@ from itertools import chain
 import torch
 
 from ebmlab.domains import Domain
-from ebmlab.energies import RBM, Energy
+from ebmlab.energies import RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError
 from ebmlab.fused.interpreter import require_triton
-from ebmlab.samplers import DMALA, BlockGibbs, Kernel, Sampler
+from ebmlab.samplers import DMALA, BlockGibbs, ChromaticGibbs, GibbsSweep, Kernel, Sampler
 
 FORMS: dict[tuple[type[Sampler], type[Energy]], str] = {  # each is a module of this folder
     (DMALA, RBM): "dmala",
     (BlockGibbs, RBM): "block_gibbs",
+    (ChromaticGibbs, Ising): "colours",
+    (GibbsSweep, Potts): "potts",
 }
 
 
@@ -27,7 +29,8 @@ class Fused(Sampler):
     float32. No GPU has run these kernels yet: they are tested on Triton's interpreter (`TRITON_INTERPRET=1`).
 
     Args:
-        sampler: `DMALA` without options, or `BlockGibbs`, both on an `RBM` whose hidden units are bits.
+        sampler: `DMALA` without options or `BlockGibbs`, both on an `RBM` whose hidden units are bits; `ChromaticGibbs`
+            on an `Ising` model; or `GibbsSweep` on a `Potts` model.
 
     Example:
         >>> from ebmlab.energies import RBM

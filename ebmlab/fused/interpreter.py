@@ -9,7 +9,8 @@ import torch
 
 from ebmlab.errors import UserError
 
-ROWS, COLUMNS, INNER = 64, 64, 32  # of a tile on a GPU, at most
+ROWS, COLUMNS, INNER = 64, 64, 32  # of a tile of a product on a GPU, at most
+CHAINS, SWEPT = 128, 16  # of a tile of sites, and of a sweep
 INTERPRETED_ROWS = 1024  # the interpreter takes a fixed time for each tile
 
 
@@ -62,6 +63,23 @@ def tile_inner(inner: int) -> int:
         32
     """
     return _tile(inner, INNER)
+
+
+def tile_of_sites(sites: int, chains: int) -> tuple[int, int]:
+    """How many sites of how many chains a program redraws.
+
+    Example:
+        >>> tile_of_sites(1000, 2), tile_of_sites(1000, 10_000)
+        ((128, 2), (2, 128))
+    """
+    most = INTERPRETED_ROWS if interpreted() else CHAINS
+    wide = min(most, 1 << (chains - 1).bit_length())
+    return min(2 * most // wide, 1 << (sites - 1).bit_length()), wide
+
+
+def tile_of_chains(chains: int) -> int:
+    """How many chains a program moves along all their sites."""
+    return _tile(chains, INTERPRETED_ROWS if interpreted() else SWEPT)
 
 
 def _tile(size: int, largest: int) -> int:
