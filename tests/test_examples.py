@@ -21,7 +21,10 @@ EXTRAS = {  # optional packages that examples need
     "ebmlab.callbacks.graph_grid": "networkx",
     "ebmlab.evaluation.graph_novelty": "networkx",
     "ebmlab.callbacks.mmd": "networkx",
-    **{f"ebmlab.fused.{name}": "triton" for name in ("block_gibbs", "dmala", "tiles")},
+    **{
+        f"ebmlab.fused.{name}": "triton"
+        for name in ("block_gibbs", "colours", "dmala", "lattice_kernel", "potts", "tiles")
+    },
 }
 DEAR = {  # half a second to two each
     *("ebmlab.callbacks.ais", "ebmlab.callbacks.graph_grid", "ebmlab.callbacks.sample_table"),

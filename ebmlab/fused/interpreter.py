@@ -9,7 +9,7 @@ import torch
 
 from ebmlab.errors import UserError
 
-ROWS, COLUMNS, INNER = 64, 64, 32  # of a tile of a product on a GPU, at most
+ROWS, COLUMNS, INNER = 32, 64, 32  # of a tile of a product on a GPU, at most
 CHAINS, SWEPT = 128, 16  # of a tile of sites, and of a sweep
 INTERPRETED_ROWS = 1024  # the interpreter takes a fixed time for each tile
 
