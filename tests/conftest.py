@@ -17,6 +17,7 @@ def pytest_collection_finish() -> None:
     """What is loaded by now stays: the garbage collector need not look at it again, a tenth of the tests' time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture

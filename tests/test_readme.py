@@ -46,6 +46,7 @@ def test_the_python_runs() -> None:
     assert 0.3 < float((x > 0).float().mean()) < 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have many workers")
 @pytest.mark.filterwarnings("ignore:AIS. do not trust")
 def test_the_config_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

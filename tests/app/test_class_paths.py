@@ -85,6 +85,7 @@ def test_short_names(text: str, full: str) -> None:
     assert full_names(text) == full
 
 
+@pytest.mark.slow
 def test_own_folders_neither_shadow_ours_nor_are_shadowed(own_folders: None, run: Callable[..., None]) -> None:
     Path("own.yaml").write_text("data: datamodules.Halved\ntrainer: {callbacks+: [callbacks.fid.Score]}")
     run("fit", *QUICK, "--config=own.yaml", "--callbacks.callbacks.Mine=true", "--callbacks.callbacks.Progress=true")

@@ -27,6 +27,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_datamodule_is_built_for_the_size_of_its_data_and_for_the_run(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +174,7 @@ def test_predict_with_another_sampler(run: Run) -> None:
     assert not torch.equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_logger_from_a_config_is_added_to_the_default_ones(run: Run) -> None:
     Path("logger.yaml").write_text(
         "trainer:\n  logger:\n    class_path: pytorch_lightning.loggers.CSVLogger\n    init_args: {save_dir: mine}\n"

@@ -18,7 +18,7 @@ MINE = re.findall(r"```python\n(# mine.py\n.*?)```", PAGE, re.S)[0]
 COMMANDS = re.findall(r"^python -m ebmlab (?!compare)(.*)$", PAGE, re.M)
 
 
-@cases("command", COMMANDS, fast=range(0, len(COMMANDS), 4))
+@cases("command", COMMANDS, fast=range(0, len(COMMANDS), 8))
 def test_commands_are_parsed(command: str, run: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     """`--print_config` ends each command before it would begin to train."""
     Path("configs").symlink_to(ROOT / "configs")

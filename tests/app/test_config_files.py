@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers_tier import cases
 from omegaconf import OmegaConf
 from omegaconf.errors import InterpolationResolutionError
 
@@ -91,7 +92,7 @@ def test_null_leaves_out_an_entry_of_a_study(tmp_path: Path) -> None:
     assert read_config(tmp_path / "b.yaml") == {"targets": {"y": "Y"}, "sweep": None}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "message"),
     [
         ("base: b.yaml", "leads back"),
@@ -122,6 +123,7 @@ def test_null_leaves_out_an_entry_of_a_study(tmp_path: Path) -> None:
             "the config has no trainer.max_epoch; did you mean trainer.max_epochs?",
         ),
     ],
+    fast=range(0, 21, 2),
 )
 def test_config_that_cannot_be(fails: Callable[..., str], text: str, message: str) -> None:
     write(Path(), a=text, b="base: a.yaml")
@@ -161,6 +163,7 @@ def test_a_folder_and_a_file_of_bytes_where_text_is_due(fails: Callable[..., str
         assert f"{option} {name}.yaml cannot be read" in line and message in line
 
 
+@pytest.mark.slow
 def test_a_config_over_its_base_is_the_base_with_flags(resolve: Resolve) -> None:
     write(
         Path(), child=f"base: {CONFIGS / 'rm_2spirals.yaml'}\nmodel: {{optimizer: {{lr: 0.5}}}}\ndata: {{shape: moons}}"

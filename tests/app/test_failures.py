@@ -45,7 +45,7 @@ def full(*args: Any, **kwargs: Any) -> None:
 
 @cases(
     "where",
-    ["ebmlab.app.checkpoints.save", "ebmlab.app.loggers.MetricsCSV.flush", "ebmlab.callbacks.image_log.whole"],
+    ["ebmlab.app.checkpoints.save", "ebmlab.app.loggers.MetricsCSV.flush", "ebmlab.callbacks.image_log.write_whole"],
     fast=[0],
 )
 def test_a_full_disk(where: str, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from helpers_family import family_texts, write_family, write_structure
 from helpers_tier import cases
 
@@ -39,6 +40,7 @@ def test_bad_families_are_refused(content: str, options: list[str], said: str, f
     assert said in line and ".py, line" not in line and not Path("runs").exists()
 
 
+@pytest.mark.slow
 def test_a_family_is_told_from_one_with_other_letters_when_a_run_is_tested(
     run: Callable[..., None], fails: Callable[..., str]
 ) -> None:

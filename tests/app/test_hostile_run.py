@@ -318,6 +318,7 @@ def test_a_folder_does_not_say_where_the_key_of_wandb_goes(
         wandb_run(RUN, "grbm_digits", "online", None, evaluates=True)
 
 
+@pytest.mark.slow
 def test_the_users_own_run_counts_as_a_whole(hostile: Callable[..., None], run: Callable[..., None]) -> None:
     """Its config is known by its content; a single changed letter makes it a stranger's, and `--config` the user's."""
     run("test", f"--ckpt_path={CHECKPOINT}", bare=True)

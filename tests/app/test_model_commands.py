@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers_tier import cases
 from PIL import Image
 
 import ebmlab
@@ -253,7 +254,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("words", REFUSED)
+@cases("words", {words: words for words in REFUSED}, fast=list(REFUSED)[::2])
 def test_what_does_not_fit_is_refused_in_one_line(
     words: str, digits: torch.Tensor, capfd: pytest.CaptureFixture[str]
 ) -> None:

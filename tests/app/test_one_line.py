@@ -62,10 +62,12 @@ def test_a_pipe_that_is_closed_ends_no_training(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "grbm_digits" / "a" / "checkpoints" / "last.ckpt").exists()
 
 
+@pytest.mark.slow
 def test_closed_standard_streams(tmp_path: Path) -> None:
     assert ended("list", cwd=tmp_path, shell=">&- 2>&-")[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_what_was_not_printed_is_said(tmp_path: Path) -> None:
     line = "error: what was printed is lost in part: No space left on device"

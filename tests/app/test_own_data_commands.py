@@ -100,6 +100,7 @@ def test_a_plain_datamodule_of_the_users(folder: Path, run: Callable[..., None],
     )
 
 
+@pytest.mark.slow
 def test_functions_among_a_datasets_defaults(folder: Path, run: Callable[..., None]) -> None:
     """torchvision's ImageFolder has a function as the default of `loader`."""
     from PIL import Image

@@ -71,6 +71,7 @@ def test_answered_at_once(words: list[str], code: int, out: str, err: str) -> No
     assert (done.returncode, done.stdout.strip(), said) == (code, out, err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

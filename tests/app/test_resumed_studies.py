@@ -45,6 +45,7 @@ def test_a_sampler_without_results_may_change(study: Callable[..., Path], tmp_pa
     assert float(rows(folder)[1]["step_size"]) == pytest.approx(0.01)
 
 
+@pytest.mark.slow
 def test_runs_of_earlier_versions_have_their_samplers_in_the_config(
     study: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,6 +57,7 @@ def test_runs_of_earlier_versions_have_their_samplers_in_the_config(
     assert (folder / "samplers.yaml").exists()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_writes_the_texts_of_samplers_before_the_last(study: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "own_texts.py").write_text(
         "from ebmlab.studies import Measure\n"

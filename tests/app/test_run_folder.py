@@ -178,6 +178,7 @@ def rows(name: str) -> str:
     return Path(f"runs/grbm_digits/{name}/metrics.csv").read_text()
 
 
+@pytest.mark.slow
 def test_resume_auto_starts_and_continues_a_run(run: Callable[..., None]) -> None:
     fit = ["fit", "--resume=auto", "--model.init_args.lr_scheduler=null"]
     run(*fit, "--name=a", "--trainer.max_epochs=2")

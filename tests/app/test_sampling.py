@@ -45,6 +45,8 @@ ALIKE = {  # to another config in all but the target, its size, or the model tha
     "deep_ebm",
     "antibody_infilling",
     "quartic_mixture",
+    "family",
+    "text_infilling",
 }
 TRAINED = {
     "rbm_random": "rbm_mnist_cd",
@@ -177,6 +179,7 @@ def test_a_second_config_changes_the_entries_of_the_first(study: Callable[..., P
     assert (float(table[0]["step_size"]), float(table[0]["balance"])) == (2.0, 0.75)
 
 
+@pytest.mark.slow
 def test_null_and_false_as_values_of_an_entrys_options(
     study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

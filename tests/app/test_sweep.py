@@ -184,6 +184,7 @@ def test_runs_of_a_study_that_was_deleted_give_no_scores(study: Callable[..., li
     assert sorted(path.name for path in Path("runs/exp").iterdir()) == ["s-0000", "s-0000-2", "s-0001", "s-0001-2"]
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_late_has_no_score(study: Callable[..., list[dict[str, str]]]) -> None:
     Path("fit.py").write_text(FIT + "sys.exit('error: the energy is not finite')")
     with pytest.raises(UserError, match="1 of 1 trials failed"):

@@ -47,6 +47,7 @@ def small(command: str) -> list[str]:
     return [*shlex.split(command), *COMMANDS[config]]
 
 
+@pytest.mark.slow
 @cases("command", FITS, fast=[len(FITS) - 1])
 def test_the_command_trains(command: str, user: None, capsys: pytest.CaptureFixture[str]) -> None:
     """And the command that it prints at its end draws samples."""
@@ -58,6 +59,7 @@ def test_the_command_trains(command: str, user: None, capsys: pytest.CaptureFixt
     assert (checkpoint.parents[1] / "samples" / "samples.png").exists()
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_ctrl_c(
     user: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

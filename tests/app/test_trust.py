@@ -89,6 +89,7 @@ def test_what_the_user_names_is_run(downloaded: Callable[[str, object], None], r
     assert list(Path().rglob("executed"))
 
 
+@pytest.mark.slow
 def test_a_function_makes_the_optimizer_where_the_command_line_names_it(run: Callable[..., None]) -> None:
     Path("own_adam.py").write_text(EVIL)
     run("fit", "--trainer.max_epochs=1", "--name=a", "--model.optimizer=own_adam.adam")

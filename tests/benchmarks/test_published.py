@@ -56,6 +56,7 @@ def after(step: Callable[[Tensor], Tensor], exact: Exact, num_steps: int = 2, fr
     return exact.p_value(x)
 
 
+@pytest.mark.slow
 @cases("name", list(KERNELS), fast=[0, 1])
 def test_adjusted_kernels_leave_the_law_invariant_and_converge_to_it(name: str) -> None:
     exact = Exact(_target())

@@ -50,8 +50,9 @@ IGNORED = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = f"{Path(__file__).parent}/"
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):
             for line in IGNORED:
                 item.add_marker(pytest.mark.filterwarnings(line))
 

@@ -103,6 +103,7 @@ def test_the_averaged_weights_are_evaluated(setup) -> None:
     assert len(seen) == 2 and torch.equal(seen[0], seen[1])
 
 
+@pytest.mark.slow
 def test_training_goes_on_as_if_nothing_had_been_evaluated(setup) -> None:
     weights = []
     for callbacks in ([], [quick(every_n_epochs=1, at_start=True)]):
@@ -176,6 +177,7 @@ def test_each_stage_has_its_number_of_temperatures_and_the_base_is_fit_to_traini
         torch.testing.assert_close(call["base"].logits, expected.logits)
 
 
+@pytest.mark.slow
 def test_ranks_anneal_different_chains(setup, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     for rank in (0, 1):

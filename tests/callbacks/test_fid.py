@@ -53,6 +53,7 @@ def test_repeated_steps_replace_their_rows(setup, squares, tmp_path):
     assert [row["step"] for row in rows(tmp_path / "run")] == ["0", "4"]
 
 
+@pytest.mark.slow
 def test_training_improves_it(setup, squares):
     callback = FID(num_samples=200, num_steps=20, every_n_epochs=100)
     learner, trainer = setup([callback], max_epochs=15)

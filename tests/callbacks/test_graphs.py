@@ -76,6 +76,7 @@ def test_mmd_of_each_stages_split(setup, stars, stage, split):
     assert {k: results[f"mmd/{k}"] for k in KEYS} == pytest.approx({k: v.item() for k, v in values.items()}, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_evaluation_leaves_training_alone(setup, stars):
     ends = []
     for callbacks in ([], [GraphMMD(num_samples=10, every_n_epochs=1), GraphGrid(num_samples=2)]):
@@ -123,6 +124,7 @@ def test_missing_networkx_is_named(setup, stars, monkeypatch):
         trainer.fit(model, datamodule=stars)
 
 
+@pytest.mark.slow
 def test_both_are_small_under_fast_dev_run(setup, stars, tmp_path):
     huge = {"num_samples": 10**6, "num_steps": 10**6}
     model, trainer = setup([GraphGrid(**huge), GraphMMD(**huge)], fast_dev_run=1, learner=learner())

@@ -104,6 +104,7 @@ def test_splits_and_commands(setup: Any, squares: Any, command: str, monkeypatch
     }
 
 
+@pytest.mark.slow
 def test_training_goes_on_as_if_nothing_had_been_evaluated(setup: Any, squares: Any) -> None:
     weights = []
     for callbacks in ([], [OutOfDistribution({"dots": Dots()}, every_n_epochs=1, at_start=True)]):

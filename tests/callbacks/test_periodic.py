@@ -174,6 +174,7 @@ def test_intervals_must_be_positive():
         Record(every_n_epochs=0)
 
 
+@pytest.mark.slow
 def test_callbacks_of_one_class_have_states_of_their_own(setup, squares, tmp_path):
     rare, often = SampleGrid(num_samples=4, every_n_epochs=2), SampleGrid(num_samples=5)
     learner, trainer = setup([rare, often], max_epochs=1)

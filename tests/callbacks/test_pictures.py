@@ -142,6 +142,7 @@ def test_sample_grid_shows_as_many_real_images_as_there_are(setup, squares, tmp_
     assert contains(grid, tile(squares.to_raw(squares.states("train", 64)))[0])
 
 
+@pytest.mark.slow
 def test_sample_grid_is_small_under_fast_dev_run(setup, squares, tmp_path):
     learner, trainer = setup([SampleGrid(num_samples=10**6, num_steps=10**6)], fast_dev_run=1)
     trainer.fit(learner, datamodule=squares)
@@ -158,6 +159,7 @@ def test_parameter_images_show_the_largest_filters_about_grey(setup, squares, tm
     assert contains(picture, tile(expected.view(4, 1, 6, 6))[0])
 
 
+@pytest.mark.slow
 def test_the_curve_of_log_variances_goes_on_after_resuming(setup, squares, tmp_path):
     callback = ParameterImages()
     learner, trainer = setup([callback], max_epochs=2)

@@ -53,6 +53,7 @@ def clock(monkeypatch):
     return now
 
 
+@pytest.mark.slow
 def test_one_bar_counts_the_steps_of_the_whole_run(setup, squares, bars):
     settings = {"enable_progress_bar": True, "limit_val_batches": 1}
     learner, trainer = setup([Progress(), SampleGrid(num_samples=4)], max_epochs=3, **settings)

@@ -179,6 +179,7 @@ def test_evaluations_leave_training_alone(setup, tmp_path):
     assert torch.equal(*ends)
 
 
+@pytest.mark.slow
 def test_chains_are_short_under_fast_dev_run(setup, tmp_path):
     huge = {"num_samples": 10**6, "num_steps": 10**6}
     model, trainer = setup([HammingMMD(**huge), EnergyLandscape(**huge)], fast_dev_run=1, learner=learner())

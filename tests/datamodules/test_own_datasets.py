@@ -92,6 +92,7 @@ def test_streaming_gives_what_memory_gives_and_resumes_within_an_epoch() -> None
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_random_transforms_are_drawn_anew_only_where_data_are_streamed(workers: int) -> None:
     def make(i: int) -> Tensor:

@@ -135,6 +135,7 @@ def test_p_values_are_fishers():
         assert fisher(found, answers, size) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_classifier_test_keeps_its_level_and_has_power():
     same = [classifier_test(torch.randn(60, 2), torch.randn(70, 2), num_steps=5).p_value for _ in range(100)]
     rejected = sum(p <= 0.1 for p in same)

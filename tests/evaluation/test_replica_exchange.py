@@ -64,6 +64,7 @@ def test_rejections_and_barrier_of_a_long_ladder() -> None:
     torch.testing.assert_close(float(report.cumulative_barrier[-1]), report.barrier)
 
 
+@pytest.mark.slow
 def test_the_rate_of_round_trips_is_that_of_the_theory() -> None:
     """1 / (2 + 2 sum of r / (1 - r)) with fresh draws at each rung (Syed et al. 2022, Theorem 1)."""
     torch.manual_seed(0)

@@ -80,6 +80,7 @@ def iterate(sampler: AdaptiveDMALA, energy: Energy, x: Tensor, iterations: int) 
     return x, sum(seen[-60:]) / 60
 
 
+@pytest.mark.slow
 def test_a_flat_model_does_not_drive_the_step_beyond_return() -> None:
     torch.manual_seed(0)
     rbm, sampler = RBM(50, 10), AdaptiveDMALA(0.1)

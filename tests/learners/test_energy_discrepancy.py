@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import scipy.stats
 import torch
+from helpers_tier import cases
 
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.energies import Energy, ProductMLP, RealMLP
@@ -124,7 +125,7 @@ def test_the_loss_is_the_contrast_of_potentials():
         assert abs(loss - contrast(energy).detach()) < 4 * error + 0.02  # the bias of 200 terms
 
 
-@pytest.mark.parametrize("left_alone", ["bits", "kind", "rank", "place"])
+@cases("left_alone", ["bits", "kind", "rank", "place"], fast=[0, 3])
 def test_a_part_without_noise_is_caught(left_alone, monkeypatch):
     def partly(domain, x, **noise):
         parts = DOMAIN.split(perturbed(DOMAIN, x, **noise))
@@ -135,6 +136,7 @@ def test_a_part_without_noise_is_caught(left_alone, monkeypatch):
     assert abs(loss - contrast(Truth())) > 6 * error + 0.02
 
 
+@pytest.mark.slow
 def test_the_contrast_is_least_at_the_truth():
     """Its slope vanishes there by summing up, and the estimate's by drawing, in a family that holds the truth."""
 

@@ -97,6 +97,7 @@ def share_of_ones(sampler: Sampler, buffer: ReplayBuffer) -> float:
     return float(cold.float().mean())
 
 
+@pytest.mark.slow
 def test_kept_replicas_cross_a_barrier() -> None:
     assert share_of_ones(BlockGibbs(), ReplayBuffer(200, init="data")) > 0.95
     sampler = Tempered(BlockGibbs(), num_temperatures=5)

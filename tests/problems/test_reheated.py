@@ -34,6 +34,7 @@ def test_the_chains_go_back_to_the_peak_of_the_exact_specific_heat() -> None:
     assert found.heat.height == pytest.approx(specific_heat(exact), rel=0.1)
 
 
+@pytest.mark.slow
 @cases("seed", [2, 5], fast=[1])
 def test_a_chain_that_is_stuck_finds_the_planted_state(seed: int) -> None:
     planted = frustrated_loops(12, 110, seed=2)

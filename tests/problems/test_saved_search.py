@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_tier import cases
 
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
@@ -70,7 +71,7 @@ CASES: dict[str, tuple[Callable[[], Any], Sampler, int]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@cases("case", {case: case for case in CASES}, fast={"in words", "by replica exchange", "in cycles", "a population"})
 def test_a_stopped_search_ends_in_the_same_bits(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped after 20 steps by its report, after 30 more by an exception amid a sweep, and then not at all."""
     make, sampler, chains = CASES[case]

@@ -86,6 +86,7 @@ def test_every_step_of_the_cycle_leaves_the_law_invariant(domain: Finite, kind: 
     assert bias(make(), Target(domain, kind), at=k) < 1e-10
 
 
+@pytest.mark.slow
 def test_with_the_options_of_dmala() -> None:
     ordinal = Target(Ordinal(2, 5), "cubic", scale=0.3)
     for k in (0, 3):

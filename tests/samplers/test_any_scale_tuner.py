@@ -38,6 +38,7 @@ def test_the_tuner_finds_the_curvature(variant: Any) -> None:
         assert tuned.sample(energy, last, 50)[1].acceptance.mean() > 0.8
 
 
+@pytest.mark.slow
 def test_it_tunes_in_inference_mode() -> None:
     domain = Ordinal(3, 4)
     energy = Quadratic(domain, -torch.eye(3, dtype=torch.float64), 5.0)

@@ -85,6 +85,7 @@ def test_chains_that_relax_do_not_end_the_search() -> None:
     assert over and log2_away(walker, 8) < 0.3
 
 
+@pytest.mark.slow
 def test_a_search_without_enough_steps_says_so() -> None:
     energy = Bernoulli(torch.zeros(20))
     with pytest.warns(UserWarning, match="ran out of steps, at .* give the tuner more steps"):

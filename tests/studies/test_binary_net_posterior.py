@@ -181,6 +181,7 @@ def test_dmala_is_exact_on_seven_weights(step_size: float) -> None:
     assert law.max() > 20 * law.min() and law.max() < 0.2  # neither flat nor concentrated
 
 
+@pytest.mark.slow
 def test_dmala_guided_by_minibatches_is_exact() -> None:
     sampler, energy = DMALA(2.0, stochastic=True), tiny()
     assert invariance_p(sampler, energy) > PASS
