@@ -38,7 +38,7 @@ notebooks: $(INSTALLED)
 	$(BIN)/python -m docs.notebooks
 
 gpu-check: $(INSTALLED)
-	$(BIN)/python benchmarks/gpu_check.py
+	$(BIN)/python -m benchmarks.gpu
 
 robust: $(INSTALLED)
 	$(BIN)/python -m benchmarks.robust

@@ -1,7 +1,7 @@
-"""What a machine with a GPU should be asked first: do CPU and GPU agree, and how long does the published training take?
+"""Do CPU and GPU agree, and how long does the published training take? `make gpu-check` runs each as a part of its own.
 
-    make gpu-check
-    python benchmarks/gpu_check.py --device cpu --minutes 0.2      # the same on a CPU, too slow for the trainings
+    python benchmarks/gpu_check.py
+    python benchmarks/gpu_check.py --device cpu --only energies samplers
 
 1. Energies: values, gradients and neighbours at random states, in float32, on the device and in float64 on the CPU.
    All but MaskedLanguageModel, which asks for a download.
@@ -85,6 +85,7 @@ TRAININGS: dict[str, tuple[str, list[Callback], list[str]]] = {  # the config, c
     "grbm_mnist, TF32, replayed": ("grbm_mnist", [TF32], [REPLAYED]),
 }
 CHAINS = 20_000
+CHECKS = ("energies", "samplers", "settings", "programs", "trainings")  # in the order below
 
 
 def _potts() -> Potts:
@@ -406,6 +407,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--minutes", type=float, default=3, help="of training for each config")
+    parser.add_argument("--only", nargs="+", choices=CHECKS, default=CHECKS, help="these checks alone")
     parser.add_argument("--folder", type=Path, default=Path("runs/gpu_check"), help="where the training runs go")
     args = parser.parse_args()
     device = torch.device(args.device)
@@ -413,9 +415,12 @@ def main() -> None:
         sys.exit("error: no CUDA device here; --device cpu tries the script without one")
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     print(f"{name}, torch {torch.__version__}")
-    checks = [check_energies(device), check_samplers(device), check_settings(device)]
-    checks.append(check_compiled_steps(device))
-    checks.append(check_training(device, args.minutes, args.folder.absolute()))
+
+    def trainings(device: torch.device) -> bool:
+        return check_training(device, args.minutes, args.folder.absolute())
+
+    functions = (check_energies, check_samplers, check_settings, check_compiled_steps, trainings)
+    checks = [check(device) for name, check in zip(CHECKS, functions, strict=True) if name in args.only]
     print("\nall agree" if all(checks) else "\nsomething disagrees or failed, see above")
     sys.exit(not all(checks))
 

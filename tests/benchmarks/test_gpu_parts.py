@@ -1,0 +1,42 @@
+"""The runner of `make gpu-check`: parts that hang, crash or are not reached cost nothing but themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.gpu.__main__ import parts
+from benchmarks.gpu.parts import Part, run
+
+FINE = [sys.executable, "-S", "-c", "print('fine')"]
+RAISES = [sys.executable, "-S", "-c", "print('so far', flush=True); raise SystemExit('broken')"]
+HANGS = [sys.executable, "-S", "-c", "import time; print('begun', flush=True); time.sleep(60)"]
+
+
+def test_each_part_has_its_limit_and_its_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = time.monotonic()
+    listed = [Part("hangs", HANGS, 0.3), Part("raises", RAISES, 9), Part("fine", FINE, 9)]
+    assert not run(listed, tmp_path, seconds=30)
+    assert time.monotonic() - begin < 5
+    results = json.loads((tmp_path / "results.json").read_text())
+    ended = {name: result["ended"] for name, result in results.items()}
+    assert ended == {"hangs": "over its time", "raises": "failed with exit code 1", "fine": "fine"}
+    assert results["hangs"]["last"] == ["begun"] and results["raises"]["last"] == ["so far", "broken"]
+    assert "- hangs: over its time\n- raises: failed with exit code 1\n- fine: fine\n" in capsys.readouterr().out
+
+
+def test_what_was_not_reached_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not run([Part("hangs", HANGS, 60), Part("fine", FINE, 9)], tmp_path, seconds=0.3)
+    assert list(json.loads((tmp_path / "results.json").read_text())) == ["hangs"]
+    assert "- hangs: over its time\n- fine: not reached\n" in capsys.readouterr().out
+    assert run([Part("fine", FINE, 9)], tmp_path, seconds=9)
+
+
+def test_the_parts_end_within_their_time() -> None:
+    listed = parts("cuda", 0.5, Path("runs"))
+    assert [part.name for part in listed][:3] == ["tests", "laws", "fused"]
+    assert sum(part.seconds for part in listed) < 1200
