@@ -13,7 +13,7 @@ from ebmlab.domains import Binary
 from ebmlab.energies import RGCN, Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.samplers import ACS, DMALA, DULA
-from ebmlab.testing import ExactLaw, Rugged, Tilted, assert_exact_starts, planted_rbm
+from ebmlab.testing import ExactLaw, Rugged, Tilted, assert_exact_starts, chi_square_p, planted_rbm
 from ebmlab.testing.exact_starts import REJECT, signed_rank_z, smallest_bias, smallest_difference, two_sample_z
 
 
@@ -37,6 +37,20 @@ def test_a_planted_state_follows_the_law_of_its_rbm() -> None:
         surplus += torch.nn.functional.one_hot(exact.number(v)[0], 8) - p
         variance += p * (1 - p)
     assert (surplus / variance.sqrt()).abs().max() < 4
+
+
+def test_planted_counts_follow_their_table() -> None:
+    """The mean of exp(v'Wh) over weights of standard deviation s is exp(s^2 n_v n_h / 2)."""
+    drawn = torch.zeros(12)
+    for _ in range(300):
+        _, v, h = planted_rbm(3, 2, scale=0.9)
+        drawn[int(3 * v.sum() + h.sum())] += 1
+    table = [
+        math.comb(3, n) * math.comb(2, m) * math.exp(0.81 * (n * m / 2 - 2 * n / 4 - 3 * m / 4))
+        for n in range(4)
+        for m in range(3)
+    ]
+    assert chi_square_p(drawn, torch.tensor(table, dtype=torch.float64) / sum(table)) > 1e-3
 
 
 def test_tilted_bits_follow_their_law() -> None:
