@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
 
 from ebmlab.callbacks.run_state import RunState, renew
 from ebmlab.errors import UserError
-from ebmlab.io.files import load_checkpoint, save, whole
+from ebmlab.io.files import load_checkpoint, save, write_table
 from ebmlab.learners import ContrastiveDivergence
 
 MOST = 1000.0  # times as many steps
@@ -200,10 +199,7 @@ class Rollback:
         for logger in trainer.loggers:
             logger.log_metrics({"rollback/number": float(number), **metrics}, step=trainer.global_step)
         if trainer.is_global_zero:
-            with whole(Path(trainer.default_root_dir, "rollbacks.csv")) as path, path.open("w", newline="") as file:
-                writer = csv.DictWriter(file, list(last))
-                writer.writeheader()
-                writer.writerows(self.history)
+            write_table(Path(trainer.default_root_dir, "rollbacks.csv"), list(last), self.history)
 
     def _kept(self) -> list[Path]:
         """The kept checkpoints, from old to new."""

@@ -19,7 +19,7 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import LabelClassifier, load_or_train
 from ebmlab.evaluation.headline import Headline
 from ebmlab.evaluation.metrics import FrechetDistance
-from ebmlab.io.files import whole
+from ebmlab.io.files import write_table
 from ebmlab.learners import Learner
 
 COLUMNS = [
@@ -192,8 +192,5 @@ def _add_row(path: Path, row: dict[str, Any]) -> bool:
     first = all(any(old[c] != new[c] for c in protocol) for old in rows)
     keys = [*protocol, "stage", "step"]
     rows = [old for old in rows if any(old[c] != new[c] for c in keys)]
-    with whole(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows([*rows, new])
+    write_table(path, COLUMNS, [*rows, new])
     return first

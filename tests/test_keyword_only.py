@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 ROOMS = [
-    *("domains", "graphs", "energies", "samplers", "samplers.tuners", "samplers.proposals", "learners", "evaluation"),
+    *(
+        "domains",
+        "graphs",
+        "energies",
+        "samplers",
+        "fused",
+        "samplers.tuners",
+        "samplers.proposals",
+        "learners",
+        "evaluation",
+    ),
     *(
         "evaluation.metrics",
         "problems",

@@ -16,7 +16,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from ebmlab.app.finished_run import STEPS_TAKEN, steps_taken
 from ebmlab.app.wandb_run import WandbMode, WandbOptions, wandb_run
 from ebmlab.extras import require
-from ebmlab.io.files import whole, write_whole
+from ebmlab.io.files import write_table, write_whole
 
 
 class MetricsCSV(Logger):
@@ -92,7 +92,7 @@ class MetricsCSV(Logger):
         if new or self._in_file or not self._path.exists():  # someone may have deleted it
             self._columns += new
             rows = self._read()
-            self._rewrite([*(rows[:-1] if self._in_file else rows), self._row])
+            write_table(self._path, self._columns, [*(rows[:-1] if self._in_file else rows), self._row])
         else:
             with self._path.open("a", newline="") as file:
                 csv.DictWriter(file, self._columns).writerow(self._row)
@@ -123,7 +123,7 @@ class MetricsCSV(Logger):
         self._columns = list(rows[0]) if rows else ["step"]
         kept = [row for row in rows if (int(row["step"]) != step if self._evaluates else int(row["step"]) <= step)]
         if rows:
-            self._rewrite(kept)
+            write_table(self._path, self._columns, kept)
         if kept and not self._evaluates and int(kept[-1]["step"]) == step:
             self._row = {key: float(value) for key, value in kept[-1].items() if value} | {"step": step}
             self._in_file = True
@@ -134,7 +134,8 @@ class MetricsCSV(Logger):
         self._columns += [key for key in row if key not in self._columns]
         earlier = [old for old in rows if int(old["step"]) < row["step"]]
         same = [old for old in rows if int(old["step"]) == row["step"]]
-        self._rewrite([*earlier, {**(same[0] if same else {}), **row}, *rows[len(earlier) + len(same) :]])
+        now = {**(same[0] if same else {}), **row}
+        write_table(self._path, self._columns, [*earlier, now, *rows[len(earlier) + len(same) :]])
 
     def _read(self) -> list[dict[str, Any]]:
         if not self._path.exists():
@@ -142,12 +143,6 @@ class MetricsCSV(Logger):
         text = self._path.read_text()
         lines = text[: text.rfind("\n") + 1].splitlines()  # a last row without a line end is incomplete
         return [row for row in csv.DictReader(lines) if row.get("step", "").isdecimal()]
-
-    def _rewrite(self, rows: list[dict[str, Any]]) -> None:
-        with whole(self._path) as temporary, temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, self._columns)
-            writer.writeheader()
-            writer.writerows(rows)
 
 
 def _seconds(path: Path) -> float:

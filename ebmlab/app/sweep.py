@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
 from ebmlab.errors import UserError, one_line, shown
 from ebmlab.extras import require
-from ebmlab.io.files import whole, write_whole
+from ebmlab.io.files import write_table, write_whole
 from ebmlab.io.folders import make_folder
 
 COUNTED = "counted"  # an attribute of trials that have ended by themselves, and not by a signal
@@ -242,11 +241,8 @@ def _value(trial: Any) -> float | None:
 def _write(study: Any, space: Space, folder: Path) -> None:
     """The table of all trials, and the picture."""
     trials = _trials(study)
-    with whole(folder / "trials.csv") as path, path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["trial", "state", space.objective, *space.parameters])
-        for trial in trials:
-            writer.writerow([trial.number, trial.state, trial.value, *map(trial.settings.get, space.parameters)])
+    rows = [{"trial": t.number, "state": t.state, space.objective: t.value} | t.settings for t in trials]
+    write_table(folder / "trials.csv", ["trial", "state", space.objective, *space.parameters], rows)
     if trials:
         figure = draw_sweep(trials, space.objective, space.direction == "maximize", space.scales)
         write_whole(folder / "study.png", figure_png(figure))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ebmlab.app.parsers import Line
 from ebmlab.errors import UserError
@@ -26,14 +25,6 @@ _DISTRIBUTIONS: dict[str, dict[str, bool]] = {
     "int_uniform": {"integer": True},
     "log_uniform_values": {"log": True},
 }
-
-
-class Suggests(Protocol):
-    """What a space asks of an Optuna trial."""
-
-    suggest_float: Callable[..., float]
-    suggest_int: Callable[..., int]
-    suggest_categorical: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -65,8 +56,8 @@ class Space:
             for name, ways in self.parameters.items()
         }
 
-    def options(self, trial: Suggests) -> list[str]:
-        """Options of `fit`, with values that a trial suggests."""
+    def options(self, trial: Any) -> list[str]:
+        """Options of `fit`, with values that an Optuna trial suggests."""
         found: list[str] = []
         for name, ways in self.parameters.items():
             if isinstance(ways, list):

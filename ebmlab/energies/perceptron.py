@@ -1,4 +1,4 @@
-"""Perceptrons with swish activations: their hidden layers, and their gradient by the chain rule."""
+"""Perceptrons with swish activations: their hidden layers, their gradient by the chain rule, and a Gaussian around."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+
+from ebmlab.energies.energy import Energy
+from ebmlab.numerics.unrounded import read_out, unrounded
 
 
 def hidden_layers(width: int, hidden_dim: int, num_layers: int) -> list[nn.Module]:
@@ -47,3 +50,38 @@ def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
     for layer, slope in zip(reversed(hidden), reversed(slopes), strict=True):
         grad = torch.mul(slope, grad, out=None if kept else slope) @ layer.weight
     return value, grad
+
+
+class HeldPerceptron(Energy):
+    """E(x) = f(x) + |x|^2 / (2 scale^2), f a perceptron. A subclass makes `network` and `scale`.
+
+    f grows at most linearly, so that the second term makes Z finite whatever f learns.
+    """
+
+    network: nn.Sequential
+    scale: float
+
+    def forward(self, x: Tensor) -> Tensor:
+        return read_out(self.network, x) + self._bowl(x)
+
+    @torch.no_grad()
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As in `Energy`, by the chain rule: chains take about two thirds of the time of autograd."""
+        if not by_chain_rule(self.network, x):
+            return super().value_and_grad(x)
+        value, grad = value_and_slope(self.network, x)
+        return value + self._bowl(x), grad + self._held(x) / self.scale**2
+
+    def differentiable_gradient(self, x: Tensor) -> Tensor:
+        """As in `Energy`, by the chain rule."""
+        if not by_chain_rule(self.network, x):
+            return super().differentiable_gradient(x)
+        return value_and_slope(self.network, x)[1] + self._held(x) / self.scale**2
+
+    def _held(self, x: Tensor) -> Tensor:
+        """x, with 0 for coordinates that the Gaussian leaves out."""
+        return x
+
+    @unrounded
+    def _bowl(self, x: Tensor) -> Tensor:
+        return x.square().sum(1) / (2 * self.scale**2)

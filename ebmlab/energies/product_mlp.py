@@ -6,14 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Real
-from ebmlab.energies.energy import Energy
-from ebmlab.energies.perceptron import by_chain_rule, hidden_layers, value_and_slope
-from ebmlab.numerics.unrounded import read_out, unrounded
+from ebmlab.energies.perceptron import HeldPerceptron, hidden_layers
+from ebmlab.numerics.unrounded import unrounded
 from ebmlab.product import Product
 from ebmlab.settings import require_count, require_positive
 
 
-class ProductMLP(Energy):
+class ProductMLP(HeldPerceptron):
     """E(x) = f(x) + |r|^2 / (2 scale^2), f the output of a perceptron with swish activations, r the real parts of x.
 
     f grows at most linearly in r, so that the second term makes Z finite whatever f learns, as in `RealMLP`.
@@ -45,22 +44,8 @@ class ProductMLP(Energy):
         layers = hidden_layers(domain.event_shape[0], hidden_dim, num_layers)
         self.network = nn.Sequential(*layers, nn.Linear(hidden_dim, 1))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return read_out(self.network, x) + self._bowl(x)
-
-    @torch.no_grad()
-    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """As in `Energy`, by the chain rule, as `RealMLP`."""
-        if not by_chain_rule(self.network, x):
-            return super().value_and_grad(x)
-        value, grad = value_and_slope(self.network, x)
-        return value + self._bowl(x), grad + x * self.is_real.to(x) / self.scale**2
-
-    def differentiable_gradient(self, x: Tensor) -> Tensor:
-        """As in `Energy`, by the chain rule."""
-        if not by_chain_rule(self.network, x):
-            return super().differentiable_gradient(x)
-        return value_and_slope(self.network, x)[1] + x * self.is_real.to(x) / self.scale**2
+    def _held(self, x: Tensor) -> Tensor:
+        return x * self.is_real.to(x)
 
     @unrounded
     def _bowl(self, x: Tensor) -> Tensor:

@@ -5,12 +5,13 @@ Functions that need torch import it themselves, so that `compare` answers withou
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 import re
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -79,6 +80,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a text or bytes to a file completely or not at all; see `whole`."""
     with whole(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a .csv file completely or not at all: a line with the columns, and one for each row."""
+    with whole(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def check_regular(path: Path) -> None:

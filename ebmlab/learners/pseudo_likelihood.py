@@ -13,8 +13,8 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.errors import UserError
-from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
+from ebmlab.learners.sample_loss import SampleLoss
 from ebmlab.samplers import GibbsSweep, Sampler
 from ebmlab.settings import require_choice, require_factor
 
@@ -28,7 +28,7 @@ def pseudo_log_likelihood(energy: Energy, x: Tensor) -> Tensor:
     return -(-energy.value_differences(x)).logsumexp(-1).sum(1)
 
 
-class PseudoLikelihood(Learner):
+class PseudoLikelihood(SampleLoss):
     """Fits an energy on a finite domain by maximal pseudo-likelihood, without chains in training.
 
     The loss is the mean over data of -sum_i log p(x_i | all others), in nats, plus penalties. Weighted data count by
@@ -62,9 +62,7 @@ class PseudoLikelihood(Learner):
     """
 
     domains = (Finite,)
-    takes_weights = True
-
-    logs = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
+    logs = SampleLoss.logs
 
     def __init__(
         self,
@@ -80,15 +78,7 @@ class PseudoLikelihood(Learner):
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
     ) -> None:
-        super().__init__(
-            energy,
-            sampler or GibbsSweep(),
-            num_steps=num_steps,
-            l1=l1,
-            optimizer=optimizer,
-            lr_scheduler=lr_scheduler,
-            lr_interval=lr_interval,
-        )
+        super().__init__(energy, sampler or GibbsSweep(), num_steps, l1, optimizer, lr_scheduler, lr_interval)
         require_factor("PseudoLikelihood", l2=l2, l2_field=l2_field)
         require_choice("PseudoLikelihood", ("symmetric", "asymmetric"), form=form)
         self.form, self.l2, self.l2_field = form, l2, l2_field
@@ -105,13 +95,8 @@ class PseudoLikelihood(Learner):
             self.regressions = nn.Parameter(_both_orders(energy))
             self.fields = nn.Parameter(energy.field.detach().clone())
 
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        x, weights = self.states(batch), self.weights(batch)
-        losses = -(pseudo_log_likelihood(self.energy, x) if self.form == "symmetric" else self._regressed(x))
-        loss = weighted_mean(losses, weights)
-        if self.log_is_due:
-            self.log("train/loss", loss.detach(), prog_bar=True, sync_dist=True)
-        return loss + self.penalty()
+    def losses(self, x: Tensor) -> Tensor:
+        return -(pseudo_log_likelihood(self.energy, x) if self.form == "symmetric" else self._regressed(x))
 
     def on_train_batch_end(self, *_: Any) -> None:
         """In the asymmetric form, gives the energy what the regressions have found."""
@@ -148,7 +133,7 @@ class PseudoLikelihood(Learner):
         return total
 
     def log_split(self, split: str, x: Tensor) -> None:
-        super().log_split(split, x)
+        Learner.log_split(self, split, x)
         self.log_mean(f"{split}/loss", -pseudo_log_likelihood(self.energy, x))
 
     def _penalised(self) -> list[tuple[Tensor, float]]:

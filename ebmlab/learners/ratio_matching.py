@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from ebmlab.domains import Domain, Real
+from ebmlab.domains import Domain
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.learners.estimators import Estimator, GradientGuided
 from ebmlab.learners.learner import ADAM, Interval, Learner
-from ebmlab.product import Product
-from ebmlab.samplers import MALA, Alternate, Gibbs, Sampler
+from ebmlab.learners.sample_loss import SampleLoss
+from ebmlab.samplers import Sampler
 
 
-class RatioMatching(Learner):
+class RatioMatching(SampleLoss):
     """Fits an energy by comparing data with nearby states, without chains in training.
 
     It suits data whose one-flip neighbours are unlikely: codes and graphs, not images. `EnergyDiscrepancy` takes states
@@ -45,8 +43,8 @@ class RatioMatching(Learner):
     """
 
     domains = (Domain,)
-
-    logs = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
+    takes_weights = False
+    logs = SampleLoss.logs
 
     def __init__(
         self,
@@ -66,30 +64,12 @@ class RatioMatching(Learner):
                 f"{type(estimator).__name__} flips bits or spins, but {type(energy).__name__} lives on "
                 f"{energy.domain}: take an energy on a Binary or Spin domain, or EnergyDiscrepancy"
             )
-        super().__init__(
-            energy,
-            sampler or _usual(energy.domain),
-            num_steps=num_steps,
-            l1=l1,
-            optimizer=optimizer,
-            lr_scheduler=lr_scheduler,
-            lr_interval=lr_interval,
-        )
+        super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
         self.estimator = estimator
 
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        loss = self.estimator.loss(self.energy, self.states(batch))
-        if self.log_is_due:
-            self.log("train/loss", loss.detach(), prog_bar=True, sync_dist=True)
-        return loss + self.penalty()
+    def loss(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        return self.estimator.loss(self.energy, x)
 
     def log_split(self, split: str, x: Tensor) -> None:
-        super().log_split(split, x)
-        self.log(f"{split}/loss", self.estimator.loss(self.energy, x), batch_size=len(x), sync_dist=True)
-
-
-def _usual(domain: Domain) -> Sampler:
-    """A sampler that needs no settings of the user's."""
-    if isinstance(domain, Product):
-        return Alternate.usual(domain)
-    return MALA(0.1) if isinstance(domain, Real) else Gibbs()
+        Learner.log_split(self, split, x)
+        self.log(f"{split}/loss", self.loss(x, None), batch_size=len(x), sync_dist=True)

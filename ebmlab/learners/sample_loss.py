@@ -1,4 +1,4 @@
-"""Learners whose loss is a mean over the data of a function of each sample, and which need no chains in training."""
+"""Learners whose loss says how bad each sample of the data is, and which need no chains in training."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import torch
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from ebmlab.domains import Real
+from ebmlab.domains import Domain, Real
 from ebmlab.energies import Energy
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
-from ebmlab.samplers import MALA, Sampler
+from ebmlab.product import Product
+from ebmlab.samplers import MALA, Alternate, Gibbs, Sampler
 
 
 class SampleLoss(Learner):
-    """Fits an energy on real numbers by a loss of each sample. A subclass defines `losses`.
+    """Fits an energy by a loss of each sample, or of a batch. A subclass defines `losses`, or `loss`.
 
     Weighted data count by their weights. The loss is logged, in training as `train/loss`, else as `val/loss` and
     `test/loss`.
 
     Args:
-        energy: the model, on real numbers.
-        sampler: draws from it for pictures, scores and `predict`; `MALA(0.1)` when None.
+        energy: the model, on real numbers unless the subclass says otherwise.
+        sampler: draws from it for pictures, scores and `predict`. When None, `Gibbs` draws coordinates of finite
+            domains and `MALA(0.1)` real numbers, on a `Product` part by part.
         num_steps: steps of these chains.
         l1: see `Learner`.
         optimizer: makes the optimizer from the parameters.
@@ -31,10 +33,10 @@ class SampleLoss(Learner):
         lr_interval: see `Learner`.
 
     Raises:
-        UserError: the energy does not live on real numbers, or a setting is out of range.
+        UserError: the energy lives on another domain, or a setting is out of range.
     """
 
-    domains = (Real,)
+    domains: tuple[type[Domain], ...] = (Real,)
     takes_weights = True
 
     logs: tuple[str, ...] = ("train/loss", "train/grad_norm", "train/learning_rate", "val/energy", "val/loss")
@@ -51,7 +53,7 @@ class SampleLoss(Learner):
     ) -> None:
         super().__init__(
             energy,
-            sampler or MALA(0.1),
+            sampler or usual_sampler(energy.domain),
             num_steps=num_steps,
             l1=l1,
             optimizer=optimizer,
@@ -63,8 +65,12 @@ class SampleLoss(Learner):
         """The loss of each state of a batch x `(B, *event)`, `(B,)`; gradients are on when it is called."""
         raise NotImplementedError
 
+    def loss(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        """The loss of a batch x `(B, *event)` with weights `(B,)` if the data have any, a scalar."""
+        return weighted_mean(self.losses(x), weights)
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        loss = weighted_mean(self.losses(self.states(batch)), self.weights(batch))
+        loss = self.loss(self.states(batch), self.weights(batch))
         if self.log_is_due:
             self.log_training(loss.detach())
         return loss + self.penalty()
@@ -78,6 +84,13 @@ class SampleLoss(Learner):
         with torch.inference_mode(False), torch.enable_grad():  # a loss may hold gradients in x
             losses = self.losses(x.clone()).detach()
         self.log_mean(f"{split}/loss", losses)
+
+
+def usual_sampler(domain: Domain) -> Sampler:
+    """A sampler that needs no settings of the user's."""
+    if isinstance(domain, Product):
+        return Alternate.usual(domain)
+    return MALA(0.1) if isinstance(domain, Real) else Gibbs()
 
 
 def input_gradient(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:

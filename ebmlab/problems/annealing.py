@@ -30,13 +30,21 @@ class Schedule(Protocol):
         """Beta at a progress from 0 to 1."""
 
 
-def _check(name: str, first: float, last: float) -> None:
-    if not 0 < first <= last < math.inf:
-        raise UserError(f"{name}: beta goes from {first} to {last}, but must be positive and not fall")
+@dataclass(frozen=True)
+class _Rise:
+    """The first and the last beta."""
+
+    first: float
+    last: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first <= self.last < math.inf:
+            name = type(self).__name__
+            raise UserError(f"{name}: beta goes from {self.first} to {self.last}, but must be positive and not fall")
 
 
 @dataclass(frozen=True)
-class Geometric:
+class Geometric(_Rise):
     """first (last / first)^progress: beta grows by the same factor at each step (Kirkpatrick et al., 1983).
 
     Example:
@@ -44,30 +52,18 @@ class Geometric:
         [0.1, 1.0, 10.0]
     """
 
-    first: float
-    last: float
-
-    def __post_init__(self) -> None:
-        _check("Geometric", self.first, self.last)
-
     def beta(self, progress: float) -> float:
         return float(self.first * (self.last / self.first) ** progress)
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(_Rise):
     """first + (last - first) progress.
 
     Example:
         >>> [Linear(0.0625, 1.0625).beta(p) for p in (0, 0.5, 1)]
         [0.0625, 0.5625, 1.0625]
     """
-
-    first: float
-    last: float
-
-    def __post_init__(self) -> None:
-        _check("Linear", self.first, self.last)
 
     def beta(self, progress: float) -> float:
         return self.first + (self.last - self.first) * progress

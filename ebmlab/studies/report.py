@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 
-from ebmlab.io.files import whole, write_whole
+from ebmlab.io.files import write_table, write_whole
 from ebmlab.studies.columns import NAMES
 from ebmlab.studies.file_names import text_file
 from ebmlab.studies.race import Result
@@ -29,11 +28,8 @@ TITLES = {
 def write_tables(results: list[Result], folder: Path) -> str:
     """Writes `table.csv` with all columns and `table.md` with the main ones; returns the text of `table.md`."""
     columns = [key for key in dict.fromkeys(key for r in results for key in r.row) if key not in NAMES]
-    with whole(folder / "table.csv") as path, path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*NAMES, *columns])
-        writer.writeheader()
-        for r in results:
-            writer.writerow(r.row | {name: getattr(r, name) for name in NAMES})
+    rows = [r.row | {name: getattr(r, name) for name in NAMES} for r in results]
+    write_table(folder / "table.csv", [*NAMES, *columns], rows)
     own = [c for c in columns if c not in SHOWN and not c.startswith("ess_") and c not in ("temperature",)]
     shown = [c for c in (*SHOWN, *own) if c in columns]
     text = markdown(
