@@ -69,7 +69,7 @@ def step_matrix(sampler: Kernel, law: ExactLaw, step: int = 0) -> Tensor:
     try:
         return _matrix(sampler, law, many, step)[: len(states)]
     except NotEnumerableError:  # the axis of the chains is not recognised: one chain at a time has none
-        rows = [_matrix(sampler, law, state, step) for state in states.split(1)]
+        rows = [_matrix(sampler, law, state, step) for state in torch.split(states, 1)]
         return torch.cat(rows)
 
 

@@ -60,6 +60,7 @@ def test_tilted_bits_follow_their_law() -> None:
 
 def test_tests_of_symmetry_and_of_two_samples_know_a_shift() -> None:
     x, y = torch.randn(2, 400)
+    assert 2 * math.exp(-(REJECT**2) / 2) < 1e-4 < 2 * math.exp(-((REJECT - 0.01) ** 2) / 2)
     assert abs(signed_rank_z(x)) < 3 < REJECT < signed_rank_z(x + 0.5)
     assert abs(two_sample_z(x, y)) < 3 < REJECT < two_sample_z(x + 0.6, y)
 
