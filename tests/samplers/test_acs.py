@@ -206,7 +206,7 @@ def test_the_balances_at_the_ends_stay_the_samplers() -> None:
     assert tuned.balances.tolist() == pytest.approx([0.9, 0.5])
     given = ACS(step_sizes=[5.0, 1.0, 0.4], balances=[0.8, 0.7, 0.6])
     tuned, _ = ACSTuner().tune(given, energy, energy.domain.random(8), 40)
-    assert tuned.balances[[0, 2]].tolist() == pytest.approx([0.8, 0.6]) and 0.6 <= float(tuned.balances[1]) <= 0.8
+    assert tuned.balances[[0, 2]].tolist() == pytest.approx([0.8, 0.6]) and (tuned.balances.diff() <= 0).all()
 
 
 @cases(("num_steps", "cycle_length"), [(500, 20), (200, 8), (137, 20), (90, 20), (25, 2)], fast=[2, 3, 4])
