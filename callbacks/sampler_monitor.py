@@ -34,13 +34,12 @@ class SamplerMonitor(pl.Callback):
         step_size = _numbers(getattr(getattr(pl_module, "sampler", None), "step_size", None), pl_module.device)
         if step_size is not None:
             factor = getattr(pl_module, "step_factor", 1.0)  # of `AnnealedSteps`
-            metrics["sampler/step_size"] = (factor * step_size * energy.step_unit()).detach().mean()
+            metrics["sampler/step_size"] = (factor * step_size * energy.step_unit()).mean()
         alpha_max = getattr(getattr(pl_module, "sampler", None), "alpha_max", None)
         if isinstance(alpha_max, Tensor):
             metrics["sampler/alpha_max"] = alpha_max
         log_var = getattr(energy, "log_var", None)
         if isinstance(log_var, Tensor):
-            log_var = log_var.detach()
             metrics |= {f"sampler/log_var_{name}": getattr(log_var, name)() for name in ("mean", "min", "max")}
         pl_module.log_dict(metrics)
 

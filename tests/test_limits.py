@@ -12,33 +12,74 @@ import torch
 from ebmlab.callbacks import (
     AIS,
     FID,
+    AnnealedSteps,
+    CentredGradient,
+    ClosedForm,
+    Contacts,
+    Decimation,
     Density2D,
+    EdgeActivation,
     EnergyLandscape,
+    EquilibriumCheck,
     HammingMMD,
     OutOfDistribution,
     ParameterImages,
     SampleGrid,
+    ShortChains,
+    StopAtCorrelation,
     TrajectoryLikelihood,
 )
-from ebmlab.datamodules import Digits, EgoSmall, GaussianMixture, GrayCode2D, IsingSamples
-from ebmlab.energies import GRBM, MLP, RBM, RGCN, Bernoulli, Ising, ResNet
+from ebmlab.datamodules import Digits, EgoSmall, GaussianMixture, GrayCode2D, IsingSamples, MixedTable, Shapes2D
+from ebmlab.domains import Real
+from ebmlab.energies import (
+    GRBM,
+    MLP,
+    RBM,
+    RGCN,
+    Bernoulli,
+    CategoricalRBM,
+    ClassifierMLP,
+    Ising,
+    NoisyAutoencoder,
+    NoisyMLP,
+    NoisyResNet,
+    Potts,
+    ProductMLP,
+    RealMLP,
+    ResNet,
+    ScalarPotts,
+)
+from ebmlab.energies.noisy import AtNoise
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ais, hamming_mmd
+from ebmlab.evaluation import ais, classifier_test, hamming_mmd, precision_recall, sliced_wasserstein
 from ebmlab.learners import (
     AdaptiveDMALA,
+    BoltzmannLearning,
+    ConditionalNoiseContrast,
     ContrastiveDivergence,
+    DenoisingScoreMatching,
+    DiffusionRecovery,
     EnergyDiscrepancy,
+    EnergyMatching,
     GradientGuided,
+    JointClassifier,
+    NoiseContrast,
     PersistentACS,
+    PseudoLikelihood,
     RatioMatching,
     ReplayBuffer,
+    ScoreMatching,
     UniformSubset,
 )
+from ebmlab.product import Product
 from ebmlab.samplers import (
     ACS,
     DLMC,
     DMALA,
     GWG,
+    HMC,
+    MALA,
+    NUTS,
     BlockGibbs,
     DiscreteHAMS,
     Gibbs,
@@ -49,15 +90,32 @@ from ebmlab.samplers import (
     RandomWalk,
     RegularisedLangevin,
     Tempered,
+    TrajectoryTempered,
+    UnderdampedLangevin,
 )
-from ebmlab.samplers.tuners import ACSTuner, JumpDistance, PatternSearch, SwapRate, TargetAcceptance
-from ebmlab.studies.targets import QuarticMixture
+from ebmlab.samplers.initial_states import FromPoint
+from ebmlab.samplers.tuners import (
+    ACSTuner,
+    DualAveraging,
+    EqualRejection,
+    JumpDistance,
+    PatternSearch,
+    Preconditioner,
+    SwapRate,
+    SwapStages,
+    TargetAcceptance,
+    WarmUp,
+)
+from ebmlab.studies.targets import BinaryNetPosterior, QuarticMixture, Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
 UNIT = ([0.0, 1.0], [-0.01, 1.01])  # the interval with its ends
 HALF_OPEN = ([0.0, 0.99], [-0.01, 1.0])  # with the lower end
 INSIDE = ([0.01, 0.99], [0.0, 1.0])  # and without
 ONE, TWO, POSITIVE = ([1], [0]), ([2], [1]), ([0.01], [0.0])
+
+
+ROWS = Rows(torch.rand(4, 2), torch.rand(4))
 
 
 def cd(**settings: Any) -> ContrastiveDivergence:
@@ -180,6 +238,100 @@ LIMITS: dict[str, tuple[Callable[[Any], Any], tuple[list[Any], list[Any]]]] = {
     "TargetAcceptance rate": (lambda k: TargetAcceptance(rate=k), INSIDE),
     "TargetAcceptance window": (lambda k: TargetAcceptance(window=k), ONE),
     "TargetAcceptance gain": (lambda k: TargetAcceptance(gain=k), POSITIVE),
+    "EqualRejection hottest": (lambda k: EqualRejection(hottest=k), INSIDE),
+    "EqualRejection num_temperatures": (lambda k: EqualRejection(num_temperatures=k), ([2, 200], [1, 201])),
+    "SwapRate hottest": (lambda k: SwapRate(hottest=k), INSIDE),
+    "SwapRate rungs": (lambda k: SwapRate().check(Tempered(Gibbs(), num_temperatures=k)), TWO),
+    "SwapStages target": (SwapStages, INSIDE),
+    "DualAveraging rate": (DualAveraging, INSIDE),
+    "DualAveraging num_steps": (lambda k: DualAveraging().check(HMC(0.1), k), ONE),
+    "WarmUp rate": (WarmUp, INSIDE),
+    "WarmUp num_steps": (lambda k: WarmUp().check(HMC(0.1), k), ([20], [19])),
+    "Preconditioner rate": (lambda k: Preconditioner(rate=k), INSIDE),
+    "Preconditioner num_steps": (lambda k: Preconditioner().check(DMALA(0.1), k), ([3], [2])),
+    "TargetAcceptance num_steps": (lambda k: TargetAcceptance().check(DMALA(0.1), k), ONE),
+    "ACSTuner cycle_length": (lambda k: ACSTuner().check(ACS(cycle_length=k)), TWO),
+    "HMC step_size": (HMC, POSITIVE),
+    "HMC num_leapfrog": (lambda k: HMC(0.1, k), ONE),
+    "HMC scale": (lambda k: HMC(0.1, scale=[1.0, k]), POSITIVE),
+    "NUTS max_depth": (lambda k: NUTS(0.1, max_depth=k), ([1, 20], [0, 21])),
+    "NUTS scale": (lambda k: NUTS(0.1, scale=[[1.0, 0.0], [0.0, k]]), POSITIVE),
+    "NUTS step_size": (NUTS, POSITIVE),
+    "UnderdampedLangevin step_size": (UnderdampedLangevin, POSITIVE),
+    "UnderdampedLangevin friction": (lambda k: UnderdampedLangevin(0.1, k), POSITIVE),
+    "TrajectoryTempered swap_every": (lambda k: TrajectoryTempered(Gibbs(), [RBM(2, 1)], swap_every=k), ONE),
+    "Langevin temperature": (lambda k: Langevin(0.1, temperature=k), POSITIVE),
+    "Gibbs configurations": (lambda k: Gibbs(k).check(RBM(20, 1)), ([12], [20])),
+    "ACS betas": (lambda k: ACS(step_sizes=[1.0, 1.0], balances=[0.5, k]), UNIT),
+    "FromPoint": (lambda k: FromPoint(k).draw(RBM(2, 1), 1), ([0, 1], [-1, 2])),
+    "CentredGradient rate": (CentredGradient, ([0.01, 1.0], [0.0, 1.01])),
+    "AnnealedSteps end": (AnnealedSteps, UNIT),
+    "ShortChains num_steps": (ShortChains, ONE),
+    "ShortChains until": (lambda k: ShortChains(until=k), UNIT),
+    "ClosedForm pseudo_count": (lambda k: ClosedForm(pseudo_count=k), INSIDE),
+    "Contacts threshold": (lambda k: Contacts("a.cif", threshold=k), POSITIVE),
+    "Contacts min_separation": (lambda k: Contacts("a.cif", min_separation=k), ONE),
+    "Contacts num_around": (lambda k: Contacts("a.cif", num_around=k), ONE),
+    "Decimation density": (lambda k: Decimation(density=k), UNIT),
+    "Decimation share": (lambda k: Decimation(share=k), UNIT),
+    "EdgeActivation share": (lambda k: EdgeActivation(share=k), UNIT),
+    "EquilibriumCheck longer": (lambda k: EquilibriumCheck(longer=k), TWO),
+    "StopAtCorrelation target": (StopAtCorrelation, ([0.01, 1.0], [0.0, 1.01])),
+    "StopAtCorrelation pseudo_count": (lambda k: StopAtCorrelation(pseudo_count=k), HALF_OPEN),
+    "Shapes2D num_samples": (lambda k: Shapes2D(num_samples=k, batch_size=1), ([10], [9])),
+    "MixedTable num_samples": (lambda k: MixedTable(k, 1), ([10], [9])),
+    "CategoricalRBM num_coordinates": (lambda k: CategoricalRBM(k, 3, num_hidden=1), ONE),
+    "CategoricalRBM num_hidden": (lambda k: CategoricalRBM(2, 3, num_hidden=k), ONE),
+    "CategoricalRBM num_values": (lambda k: CategoricalRBM(2, k, num_hidden=1), ONE),
+    "Potts num_coordinates": (lambda k: Potts(k, 3), ONE),
+    "Potts num_values": (lambda k: Potts(3, k), ONE),
+    "ScalarPotts num_values": (lambda k: ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_values=k), ONE),
+    "ClassifierMLP num_classes": (lambda k: ClassifierMLP(2, k), TWO),
+    "ClassifierMLP scale": (lambda k: ClassifierMLP(2, 2, scale=k), POSITIVE),
+    "ClassifierMLP num_layers": (lambda k: ClassifierMLP(2, 2, num_layers=k), ONE),
+    "RealMLP num_coordinates": (RealMLP, ONE),
+    "RealMLP hidden_dim": (lambda k: RealMLP(2, k), ONE),
+    "RealMLP num_layers": (lambda k: RealMLP(2, num_layers=k), ONE),
+    "RealMLP scale": (lambda k: RealMLP(2, scale=k), POSITIVE),
+    "NoisyMLP num_coordinates": (NoisyMLP, ONE),
+    "NoisyMLP scale": (lambda k: NoisyMLP(2, scale=k), POSITIVE),
+    "NoisyMLP unit": (lambda k: NoisyMLP(2, unit=k), POSITIVE),
+    "NoisyMLP lowest": (lambda k: NoisyMLP(2, lowest=k), ([0.0], [-0.01])),
+    "NoisyMLP at": (lambda k: AtNoise(NoisyMLP(2), k), ([0.0], [-0.01])),
+    "ProductMLP hidden_dim": (lambda k: ProductMLP(Product(place=Real(2)), k), ONE),
+    "ProductMLP num_layers": (lambda k: ProductMLP(Product(place=Real(2)), num_layers=k), ONE),
+    "ProductMLP scale": (lambda k: ProductMLP(Product(place=Real(2)), scale=k), POSITIVE),
+    "NoisyResNet channels": (lambda k: NoisyResNet((1, 4, 4), 4 * k), ONE),
+    "NoisyResNet scale": (lambda k: NoisyResNet((1, 4, 4), 4, scale=k), POSITIVE),
+    "NoisyResNet unit": (lambda k: NoisyResNet((1, 4, 4), 4, unit=k), POSITIVE),
+    "NoisyAutoencoder hidden_dim": (lambda k: NoisyAutoencoder((1, 8, 8), 4, hidden_dim=k), ONE),
+    "NoisyAutoencoder bound": (lambda k: NoisyAutoencoder((1, 8, 8), 4, bound=k), POSITIVE),
+    "BoltzmannLearning num_chains": (lambda k: BoltzmannLearning(Potts(2, 3), num_chains=k), ONE),
+    "BoltzmannLearning pseudo_count": (lambda k: BoltzmannLearning(Potts(2, 3), pseudo_count=k), ([0.0], [-0.01])),
+    "NoiseContrast ratio": (lambda k: NoiseContrast(RealMLP(2), ratio=k), ONE),
+    "ConditionalNoiseContrast scale": (lambda k: ConditionalNoiseContrast(RealMLP(2), scale=k), POSITIVE),
+    "ConditionalNoiseContrast ratio": (lambda k: ConditionalNoiseContrast(RealMLP(2), ratio=k), ONE),
+    "DenoisingScoreMatching noise_levels": (lambda k: DenoisingScoreMatching(RealMLP(2), noise_levels=k), POSITIVE),
+    "DiffusionRecovery noise_levels": (lambda k: DiffusionRecovery(NoisyMLP(2), noise_levels=[k, 2.0]), POSITIVE),
+    "ScoreMatching num_directions": (lambda k: ScoreMatching(RealMLP(2), num_directions=k), ONE),
+    "EnergyMatching temperature": (lambda k: EnergyMatching(RealMLP(2), MALA(0.1), temperature=k), POSITIVE),
+    "EnergyMatching noise_scale": (lambda k: EnergyMatching(RealMLP(2), MALA(0.1), noise_scale=k), POSITIVE),
+    "EnergyMatching num_flow_steps": (lambda k: EnergyMatching(RealMLP(2), MALA(0.1), num_flow_steps=k), ONE),
+    "EnergyMatching warm_up": (lambda k: EnergyMatching(RealMLP(2), MALA(0.1), warm_up=k), ([0], [-1])),
+    "JointClassifier generative_weight": (
+        lambda k: JointClassifier(ClassifierMLP(2, 2), MALA(0.1), generative_weight=k),
+        ([0.0], [-0.01]),
+    ),
+    "PseudoLikelihood l2": (lambda k: PseudoLikelihood(Potts(2, 3), l2=k), ([0.0], [-0.01])),
+    "PseudoLikelihood l2_field": (lambda k: PseudoLikelihood(Potts(2, 3), l2_field=k), ([0.0], [-0.01])),
+    "classifier_test hidden": (lambda k: classifier_test(*torch.randn(2, 9, 1), hidden=k, num_steps=1), ONE),
+    "classifier_test num_steps": (lambda k: classifier_test(*torch.randn(2, 9, 1), num_steps=k), ONE),
+    "precision_recall neighbours": (lambda k: precision_recall(*torch.randn(2, 9, 1), neighbours=k), ([1, 8], [0, 9])),
+    "sliced_wasserstein order": (lambda k: sliced_wasserstein(*torch.randn(2, 9, 1), order=k), ONE),
+    "sliced_wasserstein projections": (lambda k: sliced_wasserstein(*torch.randn(2, 9, 1), num_projections=k), ONE),
+    "BinaryNetPosterior hidden_dim": (lambda k: BinaryNetPosterior(ROWS, hidden_dim=k), ONE),
+    "BinaryNetPosterior batch_size": (lambda k: BinaryNetPosterior(ROWS, 2, batch_size=k), ONE),
+    "BinaryNetPosterior sharpness": (lambda k: BinaryNetPosterior(ROWS, 2, sharpness=k), POSITIVE),
 }
 
 

@@ -260,3 +260,16 @@ def test_the_law_of_the_made_up_table_is_normalised():
     entropy = -data.log_density(x.double())
     fresh = -data.log_density(data.sample(20_000).double())
     assert abs(entropy.mean() - fresh.mean()) < 4 * (entropy.std() / 100)
+
+
+def test_the_made_up_table_has_the_stated_law():
+    """At the middle of each kind, and of the mark there."""
+    data, covariances = MixedTable(100), (0.0225, 0.0256, 0.0441)  # their determinants
+    middles, shares = ((-1.5, -0.5), (1.5, -1.0), (0.5, 1.5)), (0.5, 0.3, 0.2)
+    for kind, (length, width) in enumerate(middles):
+        x = torch.zeros(2, 6, dtype=torch.float64)
+        x[:, 0], x[:, 1], x[1, 2], x[:, 3 + kind] = length, width, 1.0, 1.0
+        without, with_mark = data.log_density(x).tolist()
+        assert with_mark - without == pytest.approx(3 * length * width)
+        density = shares[kind] / (2 * math.pi * math.sqrt(covariances[kind]))
+        assert math.exp(without) + math.exp(with_mark) == pytest.approx(density)

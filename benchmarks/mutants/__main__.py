@@ -143,9 +143,8 @@ def run(jobs: list[Job], trees: list[Path]) -> None:
 def reach(trees: list[Path]) -> tuple[dict[str, float], dict[str, set[str]]]:
     """Seconds of every fast test, and the tests that call each function; kept by the test file's content."""
     (KEPT / "calls").mkdir(parents=True, exist_ok=True)
-    paths = [
-        p for name in (*map(os.path.basename, LAYERS), "") for p in sorted((ROOT / "tests" / name).glob("test_*.py"))
-    ]
+    folders = *dict.fromkeys(layer.split("/")[1] for layer in LAYERS), ""
+    paths = [p for name in folders for p in sorted((ROOT / "tests" / name).glob("test_*.py"))]
     kept = {p: KEPT / "calls" / f"{p.stem}-{hashlib.sha256(p.read_bytes()).hexdigest()[:12]}.json" for p in paths}
     tell = {p: lambda code, report, k=k: k.write_text(json.dumps(report)) for p, k in kept.items()}
     run([Job([str(p.relative_to(ROOT))], tell[p]) for p, k in kept.items() if not k.exists()], trees)

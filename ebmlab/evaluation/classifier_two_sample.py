@@ -32,8 +32,9 @@ class ClassifierTest(NamedTuple):
 def classifier_test(x: Tensor, y: Tensor, *, hidden: int = 20, num_steps: int = 300) -> ClassifierTest:
     """Trains a classifier on half of both sets, and tests it on the other half.
 
-    The classifier is the paper's, one hidden layer of ReLUs, trained by Adam on all states at once. The larger set is
-    cut to the size of the smaller, at random. Weights and halves are drawn from torch's global generator, on the CPU.
+    The classifier is the paper's, one hidden layer of ReLUs, trained by Adam on all states at once. It does not see
+    coordinates that all training states share. The larger set is cut to the size of the smaller, at random. Weights and
+    halves are drawn from torch's global generator, on the CPU.
 
     The p-value is exact for independent states (Fisher's exact test). Given the classifier's answers, all orders of the
     held-out labels are equally likely if the laws agree. It is at most the level as often as the level says, or less
@@ -60,9 +61,9 @@ def classifier_test(x: Tensor, y: Tensor, *, hidden: int = 20, num_steps: int = 
     half = size // 2
     train, test = torch.cat([x[:half], y[:half]]), torch.cat([x[half:], y[half:]])
     mean, spread = train.mean(0), train.std(0)
-    train, test = (((s - mean) / spread.where(spread > 0, 1.0)).float() for s in (train, test))
-    right = torch.cat([torch.zeros(half), torch.ones(half)])
+    train, test = (((s - mean) / spread.where(spread > 0, torch.inf)).float() for s in (train, test))
     with torch.inference_mode(False), torch.enable_grad():
+        right = torch.cat([torch.zeros(half), torch.ones(half)])
         answers = _answers(train.clone(), right, test.clone(), hidden, num_steps)
     rest = size - half
     found = int(answers[rest:].sum())

@@ -159,7 +159,7 @@ class PseudoLikelihood(SampleLoss):
 def _both_orders(energy: Potts | Ising) -> Tensor:
     """The couplings twice, `(2, ...)`: those of the regression of the smaller site of a pair, and of the larger."""
     held = energy.coupling if isinstance(energy, Potts) else energy.coupling.triu(1)
-    return held.detach().clone().expand(2, *held.shape).clone()
+    return held.detach().expand(2, *held.shape).clone()
 
 
 def _local_field(x: Tensor, pairs: Tensor, here: Tensor, there: Tensor) -> Tensor:

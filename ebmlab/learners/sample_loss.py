@@ -94,10 +94,10 @@ def usual_sampler(domain: Domain) -> Sampler:
 
 
 def input_gradient(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
-    """A copy of x and dE/dx there, both `(B, *event)`, through which the parameters and x can be differentiated.
+    """The leaf x and dE/dx there, both `(B, *event)`, through which the parameters and x can be differentiated.
 
     Raises:
         UserError: E does not follow from x by operations that autograd differentiates.
     """
-    x = x.detach().clone().requires_grad_()
+    x = x.detach().requires_grad_()
     return x, energy.differentiable_gradient(x)

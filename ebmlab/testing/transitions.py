@@ -67,9 +67,9 @@ def step_matrix(sampler: Kernel, law: ExactLaw, step: int = 0) -> Tensor:
         sampler = copy.deepcopy(sampler).double()
     many = filled(states)
     try:
-        return _matrix(sampler, law, many, torch.arange(len(many)) % len(states), step)[: len(states)]
+        return _matrix(sampler, law, many, step)[: len(states)]
     except NotEnumerableError:  # the axis of the chains is not recognised: one chain at a time has none
-        rows = [_matrix(sampler, law, states[k : k + 1], torch.tensor([k]), step) for k in range(len(states))]
+        rows = [_matrix(sampler, law, state, step) for state in torch.split(states, 1)]
         return torch.cat(rows)
 
 
@@ -81,8 +81,8 @@ def filled(states: Tensor) -> Tensor:
     return states[torch.arange(n) % len(states)]
 
 
-def _matrix(sampler: Kernel, law: ExactLaw, x: Tensor, number: Tensor, step: int) -> Tensor:
-    """Rows of P for the states x with these numbers."""
+def _matrix(sampler: Kernel, law: ExactLaw, x: Tensor, step: int) -> Tensor:
+    """Rows of P for the states x."""
     matrix = torch.zeros(len(x), len(law.states), dtype=torch.float64)
     row = torch.arange(len(x))
     for y, weight in Outcomes(len(x), MAX_OUTCOMES).of(lambda: moved(sampler, law.energy, x.clone(), step)):

@@ -235,7 +235,8 @@ def test_density2d_scores_by_quadrature(setup):
 
 
 def test_density2d_says_where_its_window_is_too_small(setup):
-    learner, trainer = setup([Density2D(10, extent=2.0)], learner=ContrastiveDivergence(centred(), ULA(0.1)))
+    """The edge begins at 0.9 of twice the extent, 2.968 standard deviations from the mean: 0.15 % lie beyond."""
+    learner, trainer = setup([Density2D(10, extent=3.343)], learner=ContrastiveDivergence(centred(), ULA(0.1)))
     trainer.test(learner, datamodule=GaussianMixture(), verbose=False)
     assert trainer.callback_metrics["quadrature/trusted"] == 0
 

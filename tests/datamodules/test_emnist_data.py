@@ -33,7 +33,8 @@ def test_subsets_have_their_own_files_and_classes(tmp_path: Path, emnist_writer:
     module = EMNIST(root=str(tmp_path), num_val=12, subset="letters")
     assert module.num_classes == 26 and module.hparams["subset"] == "letters"
     assert module.labels("test").tolist() == [i % 10 for i in range(20)]  # 1 to 10 in the file
-    assert EMNIST(subset="balanced").num_classes == 47
+    classes = {"mnist": 10, "digits": 10, "letters": 26, "balanced": 47, "bymerge": 47, "byclass": 62}
+    assert {subset: EMNIST(subset=subset).num_classes for subset in classes} == classes  # type: ignore[arg-type]
     with pytest.raises(UserError, match="emnist-byclass-train-images-idx3-ubyte"):
         EMNIST(root=str(tmp_path), subset="byclass").setup("fit")
     with pytest.raises(UserError, match='subset is "digit", but must be "mnist", "digits", "letters"'):

@@ -231,7 +231,7 @@ def test_all_files_are_in_the_same_units(tmp_path: Path) -> None:
     levels = RNG.integers(0, 256, (40, 1, 4, 4))
     levels[0, 0, 0, :2] = 0, 255
     train = save(tmp_path / "train.npy", levels.astype(float))
-    dark = save(tmp_path / "dark.npy", levels * 0.0)
+    dark = save(tmp_path / "dark.npy", (levels > 200) * 1.0)
     units = save(tmp_path / "units.npy", levels / 255)
     data = Arrays(train, val=dark, test=units, batch_size=4)
     assert data.states("val").max() < 0

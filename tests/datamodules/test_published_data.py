@@ -16,7 +16,7 @@ import scipy.io
 import torch
 
 from ebmlab.data.interface import SPLITS
-from ebmlab.datamodules import CaltechSilhouettes, Omniglot, StaticMNIST
+from ebmlab.datamodules import CaltechSilhouettes, Omniglot, StaticMNIST, caltech_silhouettes, omniglot, static_mnist
 from ebmlab.datamodules.published import PublishedFile, PublishedImages, checksum
 from ebmlab.errors import UserError
 
@@ -207,3 +207,10 @@ def test_checksums_are_those_of_the_usual_programs(tmp_path: Path) -> None:
     assert checksum(path, "md5") == f"md5:{hashlib.md5(path.read_bytes()).hexdigest()}"
     git = subprocess.run(["git", "hash-object", path], capture_output=True, text=True, check=True).stdout.strip()
     assert checksum(path, "git") == f"git:{git}"
+
+
+def test_splits_have_the_published_sizes() -> None:
+    """Marlin et al. (2010) for the silhouettes, Larochelle for the digits, Burda et al. (2016) for the characters."""
+    assert (omniglot.NUM_TRAIN, omniglot.NUM_VAL, omniglot.NUM_TEST) == (23_000, 1_345, 8_070)
+    assert caltech_silhouettes.SIZES == {"train": 4100, "val": 2264, "test": 2307}
+    assert static_mnist.SIZES == {"train": 50_000, "val": 10_000, "test": 10_000}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Categorical, Real
-from ebmlab.energies import Energy, NoisyMLP, ProductMLP, RealMLP, Sum
+from ebmlab.energies import ClassifierMLP, Energy, NoisyMLP, ProductMLP, RealMLP, Sum
 from ebmlab.learners.diffusion_recovery import Recovery
 from ebmlab.product import Product
 
@@ -46,6 +46,12 @@ def test_states_and_parameters_stay_as_they_are(kind: str) -> None:
     value.add_(1), grad.add_(1)  # samplers may overwrite them
     assert torch.equal(x, before)
     assert all(torch.equal(p, old) and p.grad is None for p, old in zip(energy.parameters(), weights, strict=True))
+
+
+def test_a_classifiers_bowl_is_that_of_its_scale() -> None:
+    energy, x = ClassifierMLP(3, 4, hidden_dim=7, scale=1.5), torch.randn(6, 3)
+    outputs = energy.linear(energy.features(x))
+    torch.testing.assert_close(energy.logits(x), outputs - x.square().sum(1, keepdim=True) / 4.5)
 
 
 class Shifted(RealMLP):

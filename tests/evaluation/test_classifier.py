@@ -5,6 +5,7 @@ import torch
 
 from ebmlab.datamodules import Digits
 from ebmlab.evaluation import classifier, load_or_train
+from ebmlab.io import progress
 
 
 @pytest.fixture
@@ -36,6 +37,12 @@ def test_trained_once_then_read_from_the_cache(quick, tmp_path, monkeypatch):
     assert torch.equal(first(images), second(images))
     assert [p.name for p in tmp_path.iterdir()] == [f"classifier-{digest}.pt"]
     torch.load(tmp_path / f"classifier-{digest}.pt", weights_only=True)
+
+
+def test_training_says_how_far_it_is(quick, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    load_or_train(*data(), num_classes=2, cache_dir=tmp_path, progress=True)
+    assert "training the FID classifier, batch 1 of 1, 0 s left" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

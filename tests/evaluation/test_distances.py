@@ -144,6 +144,18 @@ def test_the_classifier_test_keeps_its_level_and_has_power():
     other = torch.stack([curved[:, 0], curved[:, 0].abs() + 0.5 * torch.randn(400)], 1)
     found = classifier_test(torch.randn(400, 2), other)
     assert found.p_value < 1e-6 and found.accuracy > 0.65
+    with torch.inference_mode():
+        x, y = torch.randn(2, 20, 2)
+        assert 0 <= classifier_test(x, y, num_steps=2).p_value <= 1
+
+
+def test_a_coordinate_that_training_has_not_seen_change_decides_nothing():
+    """One state has another number in the second coordinate. In half of the cases it is held out."""
+    x, y = torch.tensor([-5.0, 0.0]).repeat(8, 1), torch.tensor([5.0, 0.0]).repeat(8, 1)
+    x[0, 1] = 1e6
+    for seed in range(6):
+        torch.manual_seed(seed)
+        assert classifier_test(x, y, num_steps=40).accuracy == 1.0
 
 
 @pytest.mark.parametrize("function", [energy_distance, precision_recall, sliced_wasserstein])

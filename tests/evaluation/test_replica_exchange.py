@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from helpers_finite import rbms
@@ -176,7 +178,33 @@ def test_one_place_is_refused() -> None:
         exchange_report(energy, Tempered(Gibbs(), [1.0]), x=x)
     with pytest.raises(UserError, match="at least 62"):
         EqualRejection().tune(Tempered(Gibbs()), energy, x, 61)
-    with pytest.raises(UserError, match=r"hottest is 1\.5"):
-        EqualRejection(hottest=1.5)
-    with pytest.raises(UserError, match="num_temperatures is 1"):
-        EqualRejection(num_temperatures=1)
+    EqualRejection().check(Tempered(Gibbs(), [1.0, 0.5], swap_every=3), 186)
+    with pytest.raises(UserError, match="num_steps is 185, but 5 stages take at least 186"):
+        EqualRejection().check(Tempered(Gibbs(), [1.0, 0.5], swap_every=3), 185)
+    with pytest.raises(UserError, match="swaps need at least two"):
+        EqualRejection().check(Tempered(Gibbs(), [1.0]))
+    for hottest in (0.0, 1.0, 1.5):
+        with pytest.raises(UserError, match=f"hottest is {hottest}"):
+            EqualRejection(hottest=hottest)
+    for number in (1, 201):
+        with pytest.raises(UserError, match=f"num_temperatures is {number}, but must be from 2 to 200"):
+            EqualRejection(num_temperatures=number)
+    assert [EqualRejection(num_temperatures=number).num_temperatures for number in (2, 200)] == [2, 200]
+
+
+def test_each_stage_takes_twice_as_many_steps_and_the_last_the_rest() -> None:
+    stages: list[int] = []
+
+    class Recorded(Tempered):
+        def start(self, *given: Any) -> Any:
+            stages.append(0)
+            return super().start(*given)
+
+        def step(self, *given: Any) -> Any:
+            stages[-1] += 1
+            return super().step(*given)
+
+    energy = target()
+    x = energy.domain.random(5).double()  # type: ignore[attr-defined]
+    EqualRejection(num_temperatures=3).tune(Recorded(INDEPENDENT, [1.0, 0.5, 0.2]), energy, x, 65)
+    assert stages == [2, 4, 8, 16, 35, 0]

@@ -10,6 +10,7 @@ import torch
 from helpers_finite import DOMAINS, Target
 from helpers_tier import cases
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from ebmlab import samplers as s
 from ebmlab.energies import RBM, Energy, Ising, bridge, reference
@@ -188,6 +189,31 @@ def test_a_pilot_leaves_the_random_numbers_alone_and_keeps_to_its_budget() -> No
     torch.manual_seed(1)
     assert pilot_ladder(path, sampler, 50, 12) == first
     assert first.betas[0] == 0 and first.betas[-1] == 1 and first.betas == sorted(set(first.betas))
+
+
+def test_steps_of_a_pilot_have_the_stated_length() -> None:
+    """The root of -log of the share, 0.1, doubles whenever half of the rest is used.
+
+    For n bits of field b on the path exp(b beta x), the logarithm of the mean of exp(k b d x) is n (g(beta + k d) -
+    g(beta)), with g(beta) = log(1 + exp(b beta)).
+    """
+    betas = [0.0]
+
+    class Seen(s.BlockGibbs):
+        def init(self, energy, *given):
+            betas.append(energy.beta)
+            return super().init(energy, *given)
+
+    rbm = RBM(40, 2).requires_grad_(False)
+    for p in rbm.parameters():
+        p.zero_()
+    rbm.b_v.fill_(12.0)
+    pilot_ladder(bridge(reference(rbm.domain), rbm), Seen(), 1000, 16)
+    at = torch.tensor(betas[:15], dtype=torch.float64)
+    old, new = at[:-1], at[1:]
+    squares = 40 * (softplus(12 * (2 * new - old)) + softplus(12 * old) - 2 * softplus(12 * new))
+    assert squares.tolist() == pytest.approx([0.01] * 8 + [0.04] * 4 + [0.16] * 2, rel=0.3)
+    assert len(betas) <= 17 and betas[-1] == 1
 
 
 def test_temperatures_are_dense_where_the_law_changes() -> None:

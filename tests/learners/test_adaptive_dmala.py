@@ -95,6 +95,10 @@ def test_a_flat_model_does_not_drive_the_step_beyond_return() -> None:
     sampler = AdaptiveDMALA(0.1)
     iterate(sampler, spins, spins.domain.random(9), 100)
     assert float(sampler.step_size) == pytest.approx(40)
+    classes = Target(DOMAINS["categorical"], "quadratic", scale=0.0)
+    sampler = AdaptiveDMALA(10.0, gain=1.0)
+    iterate(sampler, classes, classes.domain.random(9), 2)
+    assert float(sampler.step_size) == pytest.approx(20)
 
 
 def test_a_proposal_of_nan_energy_counts_as_rejected_and_the_others_as_they_are() -> None:

@@ -58,6 +58,8 @@ def test_training_metrics_are_logged_when_they_are_written_and_at_the_end_of_an_
     log, logged_at = learner.log, []
 
     def watch(name: str, *values: Any, **options: Any) -> None:
+        alike = name in ("train/grad_norm", "train/learning_rate")  # on all processes
+        assert alike or options["sync_dist"], f"{name} would be that of one process"
         logged_at.append((name, trainer.global_step + 1))
         log(name, *values, **options)
 

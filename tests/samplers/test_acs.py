@@ -201,6 +201,15 @@ def test_tuned_ends_have_the_wanted_acceptance() -> None:
     assert cycle > 0.45 > 0.2 > sampler.sample(energy, x, 100)[1].acceptance.mean()
 
 
+def test_the_balances_at_the_ends_stay_the_samplers() -> None:
+    energy = Couplings()
+    tuned, _ = ACSTuner().tune(make(cycle_length=2, balance_max=0.9), energy, energy.domain.random(8), 25)
+    assert tuned.balances.tolist() == pytest.approx([0.9, 0.5])
+    given = ACS(step_sizes=[5.0, 1.0, 0.4], balances=[0.8, 0.7, 0.6])
+    tuned, _ = ACSTuner().tune(given, energy, energy.domain.random(8), 40)
+    assert tuned.balances[[0, 2]].tolist() == pytest.approx([0.8, 0.6]) and (tuned.balances.diff() <= 0).all()
+
+
 @cases(("num_steps", "cycle_length"), [(500, 20), (200, 8), (137, 20), (90, 20), (25, 2)], fast=[2, 3, 4])
 def test_budget_and_argument(num_steps: int, cycle_length: int) -> None:
     """One evaluation per step and one for the first state; the argument is not changed."""

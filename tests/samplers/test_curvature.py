@@ -74,6 +74,16 @@ def test_it_is_the_least_squares_optimum_over_symmetric_matrices() -> None:
     assert torch.equal(W, W.T) and (W.grad - W.grad.T).abs().max() > 1
 
 
+def test_the_ridge_is_in_units_of_the_mean_eigenvalue() -> None:
+    """With it the slope of |W dx - dgrad|^2 + ridge mean |W|^2 is zero in all symmetric directions."""
+    torch.manual_seed(0)
+    dx, dgrad = torch.randn(2, 200, 6, dtype=torch.float64)
+    W = fitted(dx, dgrad, 0.5).requires_grad_()
+    mean = torch.linalg.eigvalsh(dx.T @ dx).mean()
+    ((dx @ W - dgrad).square().sum() + 0.5 * mean * W.square().sum()).backward()
+    assert W.grad is not None and (W.grad + W.grad.T).abs().max() < 1e-10
+
+
 def test_entries_that_no_pair_determines_are_zero() -> None:
     """Coordinate 2 never moves. The moves of the others determine its column, and its own curvature stays 0."""
     torch.manual_seed(0)

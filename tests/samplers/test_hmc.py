@@ -163,26 +163,28 @@ def in_a_loop(kind: type[HMC], monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor,
     return kind(BANANA_STEP, NUM, scale=SCALE).sample(target, target.sample(40), 9, compile=True)
 
 
-def with_the_same_numbers() -> tuple[Tensor, Tensor]:
-    """The states and the sum of acceptance of `step`, given the numbers that the loop draws."""
+def with_the_same_numbers() -> tuple[Tensor, Tensor, Tensor]:
+    """The states and the sums of acceptance and hops of `step`, given the numbers that the loop draws."""
     torch.manual_seed(0)
     target = Banana(2)
     options, settings = Options(NUM, SCALE), (BANANA_STEP,)
-    state, acceptance = start(target, target.sample(40), settings, options), torch.zeros(40, dtype=torch.float64)
+    state = start(target, target.sample(40), settings, options)
+    acceptance, hops = torch.zeros(2, 40, dtype=torch.float64)
     for steps in (4, 4, 1):
         velocity, chance = torch.randn_like(state.x.expand(steps, 40, 2)), torch.rand_like(acceptance.expand(steps, 40))
         for k in range(steps):
             state, info = step(target, state, settings, options, velocity[k], chance[k])
             acceptance += info.acceptance
-    return state.x, acceptance
+            hops += info.hops
+    return state.x, acceptance, hops
 
 
 @pytest.mark.parametrize("name", [None, *LOOP])
 def test_steps_in_a_loop_are_those_one_by_one(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = HMC if name is None else mutant(HMC, *LOOP[name])
     x, info = in_a_loop(kind, monkeypatch)
-    expected, acceptance = with_the_same_numbers()
-    same = torch.allclose(x, expected, atol=1e-6) and torch.allclose(9 * info.acceptance, acceptance, atol=1e-6)
+    pairs = zip((x, 9 * info.acceptance, 9 * info.hops), with_the_same_numbers(), strict=True)
+    same = all(torch.allclose(found, expected, atol=1e-6) for found, expected in pairs)
     assert (same and info.evaluations == pytest.approx(NUM)) == (name is None)
 
 

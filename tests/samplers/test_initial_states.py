@@ -50,6 +50,9 @@ def test_errors_say_what_would_be_right() -> None:
     binary = Target(DOMAINS["binary"], "cubic")
     with pytest.raises(UserError, match=r"2 is outside Binary\(4\): indices go from 0 to 1"):
         FromPoint(2).draw(binary, 1)
+    for outside in (-1, [0, 1, -1, 0], [0, 1, 2, 0]):
+        with pytest.raises(UserError, match="is outside"):
+            FromPoint(outside).draw(binary, 1)
     with pytest.raises(UserError, match=r"3 numbers given, but a state of Binary\(4\) has 4"):
         FromPoint([0, 1, 0]).draw(binary, 1)
     grbm = GRBM(3, 2)

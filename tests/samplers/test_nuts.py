@@ -7,6 +7,7 @@ import functools
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -23,7 +24,9 @@ from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z
 from ebmlab.samplers import NUTS, Info, Sampler, Tempered
 from ebmlab.samplers.hmc import HMCState
-from ebmlab.samplers.nuts_tree import tick
+from ebmlab.samplers.nuts import drawn
+from ebmlab.samplers.nuts_tree import begun, tick, turned_inside, turns_back
+from ebmlab.samplers.nuts_walk import Marks, Options
 
 STEP = 0.3
 SCALES = {"none": None, "diagonal": [0.6, 1.4], "dense": [[0.6, 0.0], [0.5, 1.2]]}
@@ -215,6 +218,21 @@ def test_mutants_differ_from_the_definition(name: str, monkeypatch: pytest.Monke
         y, leaps = expected(fixed, "dense")
         differ |= bool((x - y).abs().max() > 1e-3) or abs(evaluations - leaps.mean()) > 0.01
     assert differ
+
+
+def test_each_leaf_is_asked_for_all_stretches_that_end_there() -> None:
+    """Chains at the leaves 0 to 15 of their halves, as in `chain`, where they do not wait for each other."""
+    torch.manual_seed(0)
+    target, options = Banana(2), Options(5, None)
+    state = NUTS(STEP).init(target, x := torch.randn(16, 2).double())
+    half = begun(state, drawn(x, 1, 1, options), options).half
+    half = replace(half, leaf=torch.arange(16), total=torch.randn_like(x))
+    marks = Marks(*torch.randn(2, 16, 5, 2, dtype=torch.float64))
+    velocity, total = torch.randn(2, 16, 2, dtype=torch.float64)
+    turns = [turns_back(velocity, marks.velocity[:, k], total - marks.before[:, k]).tolist() for k in range(5)]
+    expected = [any(turns[k][n] for k in range(5) if (n + 1) % 2 ** (k + 1) == 0) for n in range(16)]
+    assert turned_inside(marks, velocity, half, total, options)[1].tolist() == expected
+    assert 3 < sum(expected) < 8
 
 
 def test_evaluations_are_those_that_the_energy_sees() -> None:

@@ -60,6 +60,13 @@ def test_all_chains_take_all_steps_and_every_round_deals_them_anew() -> None:
     assert torch.equal(last, x + 100) and len(seen) == 7 * 100
 
 
+@pytest.mark.parametrize(("acceptance", "factor"), [(0.4, 1 / 4), (0.6, 4.0)])
+def test_where_nothing_moves_a_round_changes_the_step_by_four(acceptance: float, factor: float) -> None:
+    walker, over = run(lambda s, a: 0.0, 3, step_size=8.0, balance=0.3, acceptance=acceptance)
+    assert not over and float(walker.step_size) == pytest.approx(8 * factor**3)
+    assert float(walker.balance) == pytest.approx(0.3)
+
+
 @pytest.mark.slow
 def test_frozen_chains_get_other_steps() -> None:
     """Rejections mean that the steps are too large; without them, that no change was proposed."""

@@ -97,6 +97,17 @@ def test_relaxation(domain: Finite) -> None:
     assert soft.min() > domain.values.min() and soft.max() < domain.values.max()
 
 
+@two_valued
+def test_the_drift_is_cut_to_one_unit_in_either_direction(domain: Finite) -> None:
+    torch.manual_seed(0)
+    state = RelaxedMALA(0.4).init(energy := Target(domain, "cubic", scale=100), domain.random(200).double())
+    drift = 0.4 * state.drift
+    assert drift.min() < -1 and drift.max() > 1 and (drift.abs() < 1).any()
+    proposal = RelaxedMALA(0.4).proposal(energy, state)
+    cut = torch.where(drift.abs() > 1, drift.sign(), drift)
+    torch.testing.assert_close((proposal.mean, proposal.variance.double()), (0.6 * state.z - cut, cut.new_tensor(0.8)))
+
+
 class Counting(Target):
     calls = 0
 

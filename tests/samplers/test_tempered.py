@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -392,6 +393,16 @@ def test_a_flat_energy_keeps_all_temperatures_positive() -> None:
     for sampler in (Tempered(GWG(), [1.0, 0.5]), Tempered(GWG(), num_temperatures=6)):
         tuned, _ = SwapRate().tune(sampler, TwoWells(0.0), torch.ones(4, 12), 60)
         assert isinstance(tuned, Tempered) and (tuned.betas > 0).all() and (tuned.betas.diff() < 0).all()
+
+
+def test_no_gap_is_wider_than_20_over_their_number() -> None:
+    """Swaps of a flat energy are all accepted, so that a round widens each gap by exp(0.766)."""
+    tuned, _ = SwapRate().tune(
+        Tempered(GWG(), [1.0, math.exp(-9.9), math.exp(-14)]), TwoWells(0.0), torch.ones(4, 12), 2
+    )
+    assert isinstance(tuned, Tempered) and (-tuned.betas.log()).tolist() == pytest.approx(
+        [0, 10, 10 + 4.1 * math.exp(0.766)]
+    )
 
 
 def test_the_tuner_names_what_it_cannot_tune() -> None:

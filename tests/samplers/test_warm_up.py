@@ -48,6 +48,18 @@ def test_the_estimate_is_shrunk_as_stated(dense: bool) -> None:
         torch.testing.assert_close(scale, shrunk.diagonal().sqrt().view(2, 2))
 
 
+def test_a_far_origin_costs_no_digits() -> None:
+    """Chains of float32 that come from 0 and spread by 1 about 10,000: sums in float32 would lose the variance."""
+    torch.manual_seed(0)
+    spread = Spread(Real(2), torch.zeros(4, 2), dense=False)
+    draws = 10_000 + torch.randn(30, 50, 2)
+    for x in draws:
+        spread.add(x)
+    torch.testing.assert_close(
+        spread.scale(), draws.double().flatten(0, 1).std(0, correction=0).float(), rtol=1e-4, atol=0
+    )
+
+
 @cases("sampler", [HMC(0.01, 5), NUTS(0.01, max_depth=4), UnderdampedLangevin(0.01, 0.3, adjusted=True)], fast=[0, 2])
 def test_standard_deviations_over_four_orders_are_found(sampler: HMC) -> None:
     torch.manual_seed(0)

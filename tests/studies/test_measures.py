@@ -17,7 +17,8 @@ from ebmlab.evaluation import log_mmd
 from ebmlab.samplers import BlockGibbs
 from ebmlab.studies import Histogram2D, Images, LawDistance, LogMMD, MeanError
 from ebmlab.studies.measures import Measure
-from ebmlab.studies.targets import ModeGrid
+from ebmlab.studies.targets import BinaryNetPosterior, ModeGrid, Rows
+from ebmlab.studies.targets.prediction import Prediction
 
 
 def ising() -> Ising:
@@ -50,6 +51,15 @@ def test_mean_error_is_the_root_mean_square_over_coordinates_of_each_chain() -> 
     measure = feed(MeanError(), energy, [torch.cat([a, a]), torch.cat([a, b])])
     expected = [(mean - truth).square().mean().sqrt() for mean in (torch.ones(4), torch.zeros(4))]
     assert measure.value() == pytest.approx(float(sum(expected)) / 2)
+
+
+def test_predictions_are_those_of_networks_with_test_rows() -> None:
+    with pytest.raises(UserError, match="Prediction needs a BinaryNetPosterior, not a Ising"):
+        Prediction().prepare(ising())
+    for rest in (None, torch.zeros(0)):
+        energy = BinaryNetPosterior(Rows(torch.rand(9, 3), torch.rand(9), test_y=rest), hidden_dim=2)
+        with pytest.raises(UserError, match="needs test rows"):
+            Prediction().prepare(energy)
 
 
 def test_log_mmd_is_that_of_the_last_states_to_the_reference() -> None:

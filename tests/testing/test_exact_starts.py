@@ -13,7 +13,7 @@ from ebmlab.domains import Binary
 from ebmlab.energies import RGCN, Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.samplers import ACS, DMALA, DULA
-from ebmlab.testing import ExactLaw, Rugged, Tilted, assert_exact_starts, planted_rbm
+from ebmlab.testing import ExactLaw, Rugged, Tilted, assert_exact_starts, chi_square_p, planted_rbm
 from ebmlab.testing.exact_starts import REJECT, signed_rank_z, smallest_bias, smallest_difference, two_sample_z
 
 
@@ -39,6 +39,20 @@ def test_a_planted_state_follows_the_law_of_its_rbm() -> None:
     assert (surplus / variance.sqrt()).abs().max() < 4
 
 
+def test_planted_counts_follow_their_table() -> None:
+    """The mean of exp(v'Wh) over weights of standard deviation s is exp(s^2 n_v n_h / 2)."""
+    drawn = torch.zeros(12)
+    for _ in range(300):
+        _, v, h = planted_rbm(3, 2, scale=0.9)
+        drawn[int(3 * v.sum() + h.sum())] += 1
+    table = [
+        math.comb(3, n) * math.comb(2, m) * math.exp(0.81 * (n * m / 2 - 2 * n / 4 - 3 * m / 4))
+        for n in range(4)
+        for m in range(3)
+    ]
+    assert chi_square_p(drawn, torch.tensor(table, dtype=torch.float64) / sum(table)) > 1e-3
+
+
 def test_tilted_bits_follow_their_law() -> None:
     energy = Tilted(RGCN(4, hidden_dim=8, num_layers=2), density=0.3, strength=4.0)
     assert ExactLaw(energy).p_value(energy.sample(20_000)) > 1e-4
@@ -46,6 +60,7 @@ def test_tilted_bits_follow_their_law() -> None:
 
 def test_tests_of_symmetry_and_of_two_samples_know_a_shift() -> None:
     x, y = torch.randn(2, 400)
+    assert 2 * math.exp(-(REJECT**2) / 2) < 1e-4 < 2 * math.exp(-((REJECT - 0.01) ** 2) / 2)
     assert abs(signed_rank_z(x)) < 3 < REJECT < signed_rank_z(x + 0.5)
     assert abs(two_sample_z(x, y)) < 3 < REJECT < two_sample_z(x + 0.6, y)
 

@@ -14,6 +14,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers import ULA, DiscreteSVGD, Gibbs, RelaxedMALA, SwendsenWang
 from ebmlab.testing import ExactLaw, Rugged, transition_matrix
 from ebmlab.testing.outcomes import Outcomes
+from ebmlab.testing.transitions import filled
 
 P = torch.tensor([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])  # the laws of two chains
 
@@ -101,6 +102,9 @@ def test_chains_may_lie_in_any_axis() -> None:
         (lambda: torch.rand(3) < 0.5, r"of shape \(3,\), of which no axis is the chains"),
         (lambda: torch.randint(10**6, (2,)), "rounds random numbers down"),
         (lambda: torch.rand(2, 40) < 0.5, "has more than 50 outcomes"),
+        (lambda: torch.rand(2, 2) < 0.5, r"of shape \(2, 2\), of which no axis is the chains"),
+        (lambda: (torch.rand(2, 3) + torch.tensor([0.0, 0.0, 1.0])).argsort(1)[:, 0], "not one row of uniform ones"),
+        (lambda: (torch.rand(2, 3) * torch.tensor([1.0, 1.0, 2.0])).argsort(1)[:, 0], "not one row of uniform ones"),
         (lambda: torch.zeros(2).copy_(torch.rand(2)), "uses random numbers in torch's copy_"),
     ],
 )
@@ -188,3 +192,13 @@ class Nothing(Energy):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.sum(1) * torch.nan
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (32, 5), (18, 19), (17, 17), (48, 7)])
+def test_the_number_of_chains_is_a_prime_that_no_other_axis_has(shape: tuple[int, int]) -> None:
+    """A random number's axis of that length is then that of the chains."""
+    states = torch.arange(shape[0]).unsqueeze(1).expand(shape)
+    many = filled(states)
+    n = len(many)
+    assert n >= max(17, shape[0]) and n != shape[1] and all(n % k for k in range(2, n))
+    assert torch.equal(many[:, 0], torch.arange(n) % shape[0])
