@@ -102,9 +102,13 @@ def sniff(path: Path) -> tuple[str | None, list[Record]]:
 
 
 def trimmed(rows: list[Record]) -> list[Record]:
-    """Records without the empty cells at the end of all of them, which a last delimiter in each line makes."""
+    """Records without the empty cells at the end of all of them, which a last delimiter in each line makes.
+
+    A column that the first line names stays, even if all its cells are empty.
+    """
     body = rows[1:]
-    while body and all(len(row.cells) > 1 and not row.cells[-1] for row in body):
+    named = max((k for row in rows[:1] for k, cell in enumerate(row.cells, 1) if cell), default=1)
+    while body and all(len(row.cells) > named and not row.cells[-1] for row in body):
         body = [Record(row.line, row.end, row.cells[:-1]) for row in body]
     width = max((len(row.cells) for row in body), default=0)
     for row in rows[:1] if body else []:

@@ -19,7 +19,7 @@ from ebmlab.energies import GRBM
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise
 from ebmlab.reading.number_files import read_numbers
-from ebmlab.reading.tables import read_head
+from ebmlab.reading.tables import read_head, read_table
 from ebmlab.samplers import BlockGibbs
 
 
@@ -95,6 +95,12 @@ def test_tables_as_programs_write_them(case: str, encoding: str) -> None:
     x, labels = read_numbers(Path("t.csv"), None, "x")
     assert labels is None and x.tolist() == [pytest.approx(row) for row in rows]
     assert read_head(Path("t.csv")).names == names
+
+
+@pytest.mark.parametrize("text", ["kind,height,tall\n2,171.5,\n", "kind,height,tall,\n2,171.5,,\n"])
+def test_a_named_column_stays_where_all_its_cells_are_empty(text: str) -> None:
+    Path("a.csv").write_text(text)
+    np.testing.assert_equal(read_table(Path("a.csv"), None, holes=True)[0], [[2.0, 171.5, np.nan]])
 
 
 def test_labels_of_a_table_that_is_read_cell_by_cell() -> None:
