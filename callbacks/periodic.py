@@ -192,8 +192,8 @@ class PeriodicEvaluation(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._watched.clear()
         self._publish(trainer, self._metrics)  # a resumed run has metrics already
-        once = trainer.fast_dev_run  # type: ignore[attr-defined]
-        if self.at_start and trainer.global_step == 0 and not once:
+        brief: bool = trainer.fast_dev_run  # type: ignore[attr-defined]
+        if self.at_start and trainer.global_step == 0 and not brief:
             self._run(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -1,4 +1,4 @@
-"""Contacts of three families by five kinds of models, and by adabmDCA: docs/results/families.md.
+"""Contacts of three families by four kinds of models, and by adabmDCA: docs/results/families.md.
 
     python papers/boltzmann.py --who ours --seconds 3000       # first, for the models by Boltzmann learning
     python papers/boltzmann.py --who "adabmDCA, lr 0.2" --seconds 3000
@@ -98,7 +98,7 @@ def trained(path: str, seed: int, who: str) -> tuple[dict[str, Tensor], Result]:
         raise SystemExit(
             f'{file} is missing: python papers/boltzmann.py --families {family} --who "{who}" --seeds {seed}'
         )
-    found = json.loads(Path(f"{str(file).removesuffix('.pt')}.json").read_text())
+    found = json.loads(file.with_suffix(".json").read_text())
     return torch.load(file), {key: found[key] for key in ("updates", "pearson", "seconds", "cpu_seconds")}
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ebmlab.io.files import write_whole
+
 
 class Part(NamedTuple):
     """A command and the seconds that it may take.
@@ -48,7 +50,7 @@ def run(parts: Sequence[Part], folder: Path, seconds: float) -> bool:
             break
         print(f"\n## {part.name}: at most {min(left, part.seconds):.0f} s", flush=True)
         results[part.name] = _result(part, folder / f"{part.name}.txt", min(left, part.seconds))
-        (folder / "results.json").write_text(json.dumps(results, indent=1))
+        write_whole(folder / "results.json", json.dumps(results, indent=1))
     return all([*_summary(parts, results)])
 
 
@@ -61,8 +63,10 @@ def _result(part: Part, file: Path, seconds: float) -> dict[str, object]:
             ended = "fine" if code == 0 else f"failed with exit code {code}"
         except subprocess.TimeoutExpired:
             ended = "over its time"
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        finally:  # also where Ctrl-C ends the check
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
     text = file.read_text(errors="replace")
     print(text, flush=True)
     return {"ended": ended, "seconds": round(time.monotonic() - begin, 1), "last": text.splitlines()[-40:]}

@@ -127,7 +127,9 @@ def step(energy: Energy, state: FusedState, settings: Sequence[Number]) -> tuple
     rbm, x = cast(RBM, energy), state.x.contiguous()
     weight, (visible, hidden), rows = rbm.W.detach().contiguous(), rbm.W.shape, len(x)
     tall, up, over = tile_rows(rows), tile_columns(hidden), tile_columns(visible)
-    alpha, beta = (torch.as_tensor(number, dtype=x.dtype, device=x.device) for number in settings)
+    alpha, beta = (  # a copy of a number to a GPU would be waited for
+        number.to(x) if isinstance(number, Tensor) else x.new_full((), number) for number in settings
+    )
     down, ups, overs = (triton.cdiv(n, size) for n, size in ((rows, tall), (hidden, up), (visible, over)))
     y, new_logits, next_x, next_logits = (torch.empty_like(x) for _ in range(4))
     means, hidden_sums, visible_sums = x.new_empty(rows, hidden), x.new_empty(ups, rows), x.new_empty(overs, rows)

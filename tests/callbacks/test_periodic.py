@@ -60,6 +60,13 @@ def test_when_it_runs_in_fit(setup, squares, settings, steps):
     assert trainer.callback_metrics["test/step"] == 12
 
 
+def test_a_fast_dev_run_evaluates_once(setup, squares):
+    callback = Record()
+    learner, trainer = setup([callback], fast_dev_run=True)
+    trainer.fit(learner, datamodule=squares)
+    assert callback.ran == [("fit", 1)]
+
+
 def test_ranks_draw_different_chains_and_share_them_out(setup):
     """Seven chains over three ranks; the second has other noise than the first."""
     learner, _ = setup([])
