@@ -29,6 +29,15 @@ def test_each_part_has_its_limit_and_its_result(tmp_path: Path, capsys: pytest.C
     assert "- hangs: over its time\n- raises: failed with exit code 1\n- fine: fine\n" in capsys.readouterr().out
 
 
+def test_ctrl_c_ends_the_part_that_runs(tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    code = f"import os, time; os.kill(os.getppid(), 2); time.sleep(0.3); open({str(late)!r}, 'w')"
+    with pytest.raises(KeyboardInterrupt):
+        run([Part("stopped", [sys.executable, "-S", "-c", code], 9)], tmp_path, seconds=9)
+    time.sleep(0.6)
+    assert not late.exists()
+
+
 def test_what_was_not_reached_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not run([Part("hangs", HANGS, 60), Part("fine", FINE, 9)], tmp_path, seconds=0.3)
     assert list(json.loads((tmp_path / "results.json").read_text())) == ["hangs"]
