@@ -1,11 +1,14 @@
-"""Boltzmann learning from independent sites to a correlation of 0.95, beside adabmDCA: docs/results/families.md.
+"""Boltzmann learning from independent sites to a correlation of 0.95, beside adabmDCA and rbms.
+
+docs/results/families_training.md has its numbers.
 
     python papers/boltzmann.py                                          # what is missing of all families and programs
     python papers/boltzmann.py --families WW --who ours --chains 1000 --sweeps 5
 
 All fit the training split with its weights, with equally many chains and sweeps for each update. The correlation is
 that of the connected pair statistics of chains and data, whose pseudo-count is 1 / (number of effective sequences).
-adabmDCA draws by Gibbs sweeps here, its default is Metropolis; its rates are its default and larger ones. One thread
+adabmDCA draws by Gibbs sweeps here, its default is Metropolis; its rates are its default and larger ones. rbms 0.6.0
+needs Python 3.12, and trains by full batches here. One thread
 (OMP_NUM_THREADS=1) makes CPU seconds comparable on a busy machine. Every fit has a process of its own, so that its peak
 of memory (Linux alone) is its own. Our models are kept in the folder, where papers/contacts.py finds them.
 """
@@ -157,6 +160,30 @@ def adabmdca(path: str, chains: int, sweeps: int, seconds: float, keep: Path, *,
     return row(curve, clock)
 
 
+def rbms(path: str, chains: int, sweeps: int, seconds: float, keep: Path, *, rate: float) -> Result:
+    """Its Potts Boltzmann machine, whose sweep visits as many sites as there are, drawn with replacement."""
+    from rbms.bm.potts import PBM
+
+    data = Alignment(path)
+    x, weights = data.states("train").float(), data.weights("train")
+    share = pseudo_count(data)
+    f = (1 - share) * torch.einsum("nia,n->ia", x, weights / len(x)) + share / x.shape[2]
+    model = PBM(torch.zeros(*f.shape, *f.shape), f.log())
+    sgd = SGD(model.parameters(), lr=rate, maximize=True)
+    given = model.init_chains(len(x), weights=weights, start_v=x.argmax(2).float())
+    moved = model.init_chains(chains, start_v=torch.multinomial(f, chains, replacement=True).T.float())
+    wanted = connected(x, weights, share)
+    clock, curve = Watch(), []
+    while not curve or (curve[-1][1] < seconds and curve[-1][2] < TARGET):
+        moved = model.sample_state(moved, sweeps)
+        reached = connected(torch.nn.functional.one_hot(moved["visible"].long(), x.shape[2]).float())
+        curve.append((*clock(), pearson_and_slope(wanted, reached)[0]))
+        model.compute_gradient(given, moved)
+        sgd.step()
+    torch.save(model.named_parameters(), keep)
+    return row(curve, clock)
+
+
 def ceiling(path: str, chains: int) -> float:
     """The correlation of as many independent draws of the data with the data: their noise lowers it."""
     data = Alignment(path)
@@ -185,6 +212,7 @@ PROGRAMS: dict[str, Callable[[str, int, int, float, Path], Result]] = {
     "ours, edge activation": partial(ours, damping=0.05, rate=0.2, ending=partial(EdgeActivation, share=0.05)),
     "ours, decimation": partial(ours, damping=0.05, rate=0.2, ending=partial(Decimation, density=0.1, share=0.1)),
     **{f"adabmDCA, lr {rate}": partial(adabmdca, rate=rate) for rate in (0.01, 0.05, 0.2, 1.0)},
+    **{f"rbms, lr {rate}": partial(rbms, rate=rate) for rate in (0.05, 0.2)},
 }
 
 

@@ -41,7 +41,6 @@ FAMILIES = {
     "DHFR": f"{PROTEINS}/DHFR/alignment.faa.gz",
 }
 SHARE = 0.01  # of the uniform law in the frequencies of sites
-CHAINS, TEMPERATURES = 200, 2000
 Model = tuple[Energy, Sampler]
 
 
@@ -124,13 +123,13 @@ MODELS: dict[str, dict[str, Callable[[Alignment], Model]]] = {
 }
 
 
-def one(family: str, model: str, setting: str, seed: int) -> Result:
+def one(family: str, model: str, setting: str, seed: int, chains: int, temperatures: int) -> Result:
     """Trains a model and scores it on the validation and test sequences."""
     pl.seed_everything(seed, verbose=False)
     data = Alignment(FAMILIES[family], batch_size=100)
     energy, sampler = MODELS[model][setting](data)
     energy.eval().requires_grad_(False)
-    found = computed_log_z(energy, [sampler], data.states("train").float(), CHAINS, TEMPERATURES)
+    found = computed_log_z(energy, [sampler], data.states("train").float(), chains, temperatures)
     result: Result = {"log_z": found.log_z, "std_error": found.std_error, "trusted": float(found.trusted)}
     for split in ("train", "val", "test"):
         log_p = -energy(data.states(split).float()).double() - found.log_z
@@ -171,6 +170,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=["WW"])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--settings", nargs="+", help="only settings that hold one of these, such as 0.01 or hidden")
+    parser.add_argument("--chains", type=int, default=200, help="of annealing")
+    parser.add_argument("--temperatures", type=int, default=2000)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="i/n: only every n-th run from the i-th")
     parser.add_argument("--folder", type=Path, default=Path("runs/family_likelihoods"))
@@ -181,8 +183,9 @@ def main() -> None:
         for family in options.families
         for model in options.models
         for setting in MODELS[model]
+        if options.settings is None or any(part in setting for part in options.settings)
     }
-    run_missing(options.folder, jobs, lambda job: one(*jobs[job]), options.part)
+    run_missing(options.folder, jobs, lambda job: one(*jobs[job], options.chains, options.temperatures), options.part)
     for family in options.families:
         print(f"\n{family}\n\n{table(options.folder, family)}")
 
