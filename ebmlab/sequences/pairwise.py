@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 MATCH, MISMATCH, OPEN, EXTEND = 2.0, -1.0, -3.0, -0.25
 
 
@@ -25,6 +27,14 @@ def align(first: str, second: str) -> list[tuple[int, int]]:
             above[i][j] = max(pair[i - 1][j] + open_above, above[i - 1][j] + extend_above)
             below[i][j] = max(pair[i][j - 1] + open_below, below[i][j - 1] + extend_below, above[i][j - 1] + open_below)
     return _trace(pair, above, below, n, m)
+
+
+def score(first: str, second: str, pairs: list[tuple[int, int]]) -> float:
+    """What an alignment is worth: letters that stand above each other, less the costs of the gaps between them."""
+    total = sum(MATCH if first[i] == second[j] else MISMATCH for i, j in pairs)
+    for (i, j), (k, m) in pairwise(pairs):
+        total += sum(OPEN + EXTEND * (gap - 1) for gap in (k - i - 1, m - j - 1) if gap)
+    return total
 
 
 def _trace(

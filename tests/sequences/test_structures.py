@@ -135,6 +135,28 @@ def test_a_structure_of_another_family_or_length_is_refused(tmp_path: Path) -> N
             place(read_pdb(write_structure(tmp_path / f"{name}.pdb", sequence)), family)
 
 
+@pytest.mark.parametrize(("letters", "sites", "length"), [("ACDEFGHIKLMNPQRSTVWY", 28, 159), ("ACGU", 76, 76)])
+def test_a_structure_does_not_fit_by_chance(tmp_path: Path, letters: str, sites: int, length: int) -> None:
+    """With gaps at will 28 letters find half of their like in 159 others, and 76 bases find three quarters in 76."""
+    rng = np.random.default_rng(0)
+    own = "".join(rng.choice(list(letters), sites))
+    path = tmp_path / "a.fasta"
+    path.write_text("".join(f">{i}\n{own[i:] + own[:i]}\n" for i in range(3)))
+    family = read_family(path, alphabet="protein" if len(letters) > 4 else "rna")
+    chains = ["".join(rng.choice(list(letters), length)) for _ in range(10)]
+    for chain in chains:
+        with pytest.raises(UserError, match="give a structure of the family, and its chain"):
+            place(_residues(chain), family)
+    kept = list(own)
+    for i in rng.permutation(sites)[: sites // 5]:
+        kept[i] = str(rng.choice(list(letters)))
+    assert place(_residues("".join(kept)), family).name == "0"
+
+
+def _residues(sequence: str) -> list[Residue]:
+    return [Residue(x, str(i), heavy=np.zeros((1, 3)), beta=np.zeros(3)) for i, x in enumerate(sequence)]
+
+
 def test_distances_of_closest_atoms_are_those_of_loops() -> None:
     rng = np.random.default_rng(0)
     residues = [
