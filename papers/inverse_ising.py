@@ -107,10 +107,8 @@ def draw(rows: list[dict[str, float | str]], path: Path, number: int) -> None:
         axis.set(xlabel="spins", ylabel=label, xticks=spins)
         axis.set_xticklabels([str(n) for n in spins])
         axis.minorticks_off()
-    axes[0].set_yscale("linear")
     zero = {int(row["spins"]): float(row["zero"]) for row in sorted(rows, key=lambda row: row["spins"])}
     axes[0].plot(list(zero), list(zero.values()), "k:", label="all couplings 0")
-    axes[0].set_ylim(bottom=0)
     axes[0].legend(fontsize=7)
     figure.suptitle(f"Inverse Ising, {number:,} samples")
     figure.savefig(path, dpi=150)
