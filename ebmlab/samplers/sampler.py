@@ -196,6 +196,8 @@ class Sampler(Recorded, nn.Module):
         with fast_products(energy, len(x)):
             if compile:
                 return self._compiled(energy, x, num_steps, "last_states(compile=True)")[0]
+            if num_steps > 0 and self._blocks(energy, x) == 1:
+                return self._run(energy, x, num_steps)
             return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))])
 
     def compilable(self, energy: Energy) -> Kernel | None:
