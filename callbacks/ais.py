@@ -23,7 +23,7 @@ from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, reference
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.evaluation import LogZ, data_law, log_z
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
@@ -151,15 +151,13 @@ class AIS(PeriodicEvaluation):
                 f"AIS needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` to one "
                 "that is, such as DMALA, GWG, or BlockGibbs for RBMs"
             )
-        try:
+        with explained(f"AIS: {type(sampler).__name__} cannot move its chains: {WHY}", UserError):
             sampler.check(learner.energy)
             path = path_for(sampler, reference(learner.energy.domain), learner.energy)
             if self.compile:
                 annealing_kernel(path, sampler, self.resample, self.num_moves)
             if self.equilibrate is not None:
                 self.equilibrate.check(learner.energy)
-        except UserError as error:
-            raise UserError(f"AIS: {type(sampler).__name__} cannot move its chains: {error}") from error
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)

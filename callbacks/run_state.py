@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.learners import Learner
 from ebmlab.lightning.after_checkpoint import Unfinished
 from ebmlab.lightning.checkpoints import check_monitors, save_after_validation, save_at_the_end
@@ -204,10 +204,8 @@ def _check_buffer(slots: Tensor, domain: Domain) -> None:
     states = slots if slots.is_floating_point() else slots.float()
     if states.dim() == 2 + len(domain.event_shape):
         states = states.flatten(0, 1)
-    try:
+    with explained(f"the checkpoint's replay buffer is damaged: {WHY}; take an earlier checkpoint", UserError):
         domain.validate(states)
-    except UserError as error:
-        raise UserError(f"the checkpoint's replay buffer is damaged: {error}; take an earlier checkpoint") from error
 
 
 def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:

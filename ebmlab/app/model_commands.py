@@ -25,7 +25,7 @@ from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images, Table
 from ebmlab.data.numbers import as_numbers
 from ebmlab.drawing.tiles import tile
-from ebmlab.errors import UserError, one_line, shown
+from ebmlab.errors import WHY, UserError, explained, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.outputs import keep_apart, together
 from ebmlab.io.progress import Meter
@@ -116,10 +116,8 @@ def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tenso
         chains = x.shape[0], x.shape[1]
         x = x.flatten(0, 1)
         names = names[:1] * len(x)
-    try:
+    with explained(f"{name}: {WHY}", UserError):
         model.states(x)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from error
     return x, names, chains
 
 
@@ -194,10 +192,8 @@ def given_part(given: str, shape: tuple[int, ...], columns: Sequence[str] = ()) 
         if path.suffix != ".npy" or not path.is_file():
             words = f"names of columns ({', '.join(columns)})" if columns else ", ".join(HALVES)
             raise UserError(f"--given is {given}, but must be {words} or a .npy file that is there")
-        try:
+        with explained(f"--given {path} cannot be read as an array ({WHY})", (ValueError, OSError, TypeError)):
             content = read_numpy(path)
-        except (ValueError, OSError, TypeError) as error:
-            raise UserError(f"--given {path} cannot be read as an array ({one_line(error)})") from error
         if isinstance(content, dict):
             raise UserError(
                 f"--given {path} is an .npz file with {', '.join(content) or 'no arrays'}: save one as .npy"

@@ -14,7 +14,7 @@ from ebmlab.app.parsers import mutate_parser
 from ebmlab.app.run_folder import run_of
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.mutation_map import draw_mutations
-from ebmlab.errors import UserError, shown
+from ebmlab.errors import WHY, UserError, explained, shown
 from ebmlab.io.files import read_given
 from ebmlab.io.outputs import keep_apart, together
 from ebmlab.sequences.alignment_file import find, read_rows
@@ -45,10 +45,8 @@ def run_mutate(args: list[str]) -> None:
     keep_apart([output, picture], [options.file, *([options.measured] if options.measured else []), model.path])
     given = _RANGE.search(name)
     first = options.first if options.first is not None else int(given[1]) if given else 1
-    try:
+    with explained(f"{options.file}, {name[:60]}: {WHY}", UserError):
         scan = mutation_scores(model, text, first=first)
-    except UserError as error:
-        raise UserError(f"{options.file}, {name[:60]}: {error}") from error
     mutants = scan.mutants()
     measured, line = _measured(scan, options) if options.measured else ({}, "")
     with together(output, picture) as (table, drawn), table.open("w", newline="") as file:
@@ -95,12 +93,8 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
         if not cell or cell.lower() in ("nan", "na"):
             empty += 1
             continue
-        try:
+        with explained(f"{where}: '{cell[:40]}' is no number", ValueError), explained(f"{where}: {WHY}", UserError):
             score, value = scan.score(mutant), float(cell)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from error
-        except ValueError as error:
-            raise UserError(f"{where}: '{cell[:40]}' is no number") from error
         if not math.isfinite(value):
             raise UserError(f"{where}: '{cell[:40]}' is not finite")
         if score is None:

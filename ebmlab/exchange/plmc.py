@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ebmlab.energies import Potts
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 from ebmlab.exchange.dca import ALPHABETS
 from ebmlab.exchange.foreign import Foreign, labels, potts, precision
 from ebmlab.exchange.format import Format, only
@@ -157,10 +157,8 @@ def _letters(known: Any, count: int) -> str:
 
 
 def _text(letters: Array) -> str:
-    try:
+    with explained("its letters are no ASCII text", UnicodeDecodeError):
         return b"".join(letters.tolist()).decode("ascii")
-    except UnicodeDecodeError as error:
-        raise UserError("its letters are no ASCII text") from error
 
 
 def _accepts(given: Any) -> bool:
