@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ebmlab.data.tables import Rows
 from ebmlab.datamodules.roots import data_root
-from ebmlab.errors import WHY, UserError, explained
+from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
 
 Array = NDArray[np.float64]
@@ -63,9 +63,10 @@ class TabularData(ABC):
 
     def load(self) -> Rows:
         """Reads, scales and splits the table."""
-        # a missing column, a short row, or not a number
-        with explained(self._damaged(WHY), (KeyError, TypeError, ValueError)):
+        try:
             x, y = self.read()
+        except (KeyError, TypeError, ValueError) as error:  # a missing column, a short row, not a number
+            raise self._damaged(" ".join(str(error).split())[:120]) from error
         if len(y) < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise self._damaged("fewer than two usable rows" if len(y) < 2 else "not all numbers are finite")
         order = torch.randperm(len(y), generator=stream("tabular", type(self).__name__, self.seed)).numpy()
