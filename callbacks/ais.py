@@ -17,7 +17,7 @@ from torch import Tensor
 from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
-from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_split, split_of
+from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_exact, require_split, split_of
 from ebmlab.data.interface import Data, Images
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
 from ebmlab.drawing.figures import panels
@@ -146,11 +146,7 @@ class AIS(PeriodicEvaluation):
         learner, data = learner_of(pl_module, self), data_of(trainer)
         require_split(data, held_out(trainer), self, "give it a validation split, or remove it")
         sampler = self._sampler(learner)
-        if not sampler.exact:
-            raise UserError(
-                f"AIS needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` to one "
-                "that is, such as DMALA, GWG, or BlockGibbs for RBMs"
-            )
+        require_exact(sampler, self)
         with explained(f"AIS: {type(sampler).__name__} cannot move its chains: {WHY}", UserError):
             sampler.check(learner.energy)
             path = path_for(sampler, reference(learner.energy.domain), learner.energy)

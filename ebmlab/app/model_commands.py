@@ -44,24 +44,44 @@ def run_model_command(command: str, args: list[str]) -> None:
         UserError: an option, a file or the checkpoint is not valid. Nothing has been written then.
     """
     options = model_parser(command).parse_args(args)
+    act, default, kinds = {
+        "score": (_score, "scores.csv", (".csv",)),
+        "complete": (_complete, "completions.npy", (".npy", ".csv", ".pt")),
+        "features": (_features, "features.npy", (".npy", ".csv", ".pt")),
+    }[command]
+    read = [*options.files, getattr(options, "given", None)]
+    model, output = model_and_output(options, default, kinds=kinds, read=read, drawn=command != "features")
+    torch.manual_seed(options.seed)
+    for path in act(model, options, output):
+        print(path)
+
+
+def model_and_output(
+    options: Namespace, default: str, *, kinds: tuple[str, ...], read: Sequence[str | None], drawn: bool = True
+) -> tuple[TrainedModel, Path]:
+    """The model of a command, and the file that it writes: that of `--output`, or one in the run's folder.
+
+    Args:
+        options: of the command.
+        default: the file's name in the run's folder.
+        kinds: how the file may end.
+        read: files that the command reads, None where one is not given.
+        drawn: whether a picture of the same name is written, too.
+
+    Raises:
+        UserError: the checkpoint is not valid, or the output is, or would overwrite what is read.
+    """
     import_for_checkpoints(options.modules)
     model = load(options.ckpt_path)
     assert model.path is not None
-    torch.manual_seed(options.seed)
-    default = {"score": "scores.csv", "complete": "completions.npy", "features": "features.npy"}[command]
     output = run_of(model.path) / default if options.output is None else Path(options.output)
     if options.output is None:
         check_links(run_of(model.path))
-    kinds = {"score": (".csv",), "complete": (".npy", ".csv", ".pt"), "features": (".npy", ".csv", ".pt")}[command]
     if output.suffix not in kinds:
         raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")
-    written = [output] if command == "features" else [output, output.with_suffix(".png")]
-    keep_apart(
-        written, [*options.files, *([options.given] if command == "complete" and options.given else []), model.path]
-    )
-    act = {"score": _score, "complete": _complete, "features": _features}[command]
-    for path in act(model, options, output):
-        print(path)
+    written = [output, output.with_suffix(".png")] if drawn else [output]
+    keep_apart(written, [*filter(None, read), model.path])
+    return model, output
 
 
 def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:

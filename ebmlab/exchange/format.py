@@ -59,6 +59,17 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8")
 
 
+def has(*names: str) -> Callable[[Any], bool]:
+    """Whether an object has these attributes."""
+    return lambda given: all(hasattr(given, name) for name in names)
+
+
+def first_line(head: bytes) -> str:
+    """The first line of a file that is neither empty nor a comment (`#`); "" where its first bytes are no text."""
+    lines = head.decode(errors="ignore").splitlines() if looks_like_text(head) else ()
+    return next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
+
+
 def looks_like_text(head: bytes) -> bool:
     """Whether the first bytes of a file are text."""
     try:

@@ -23,7 +23,7 @@ from ebmlab.energies import Potts
 from ebmlab.errors import UserError, explained
 from ebmlab.exchange.dca import ALPHABETS
 from ebmlab.exchange.foreign import Foreign, labels, potts, precision
-from ebmlab.exchange.format import Format, only
+from ebmlab.exchange.format import Format, has, only
 from ebmlab.io.files import whole
 
 SETTINGS = ("theta", "lambda_h", "lambda_J", "lambda_group", "effective_number")
@@ -161,11 +161,8 @@ def _text(letters: Array) -> str:
         return b"".join(letters.tolist()).decode("ascii")
 
 
-def _accepts(given: Any) -> bool:
-    return all(hasattr(given, name) for name in ("J_ij", "h_i", "alphabet", "index_list"))
-
-
 FORMAT = Format(
     "plmc", "plmc, EVcouplings: binary parameters", (".model", ".eij", ".Jij"),
-    lambda path, head: _layout(head, path.stat().st_size) is not None, read, _accepts, take, write,
+    lambda path, head: _layout(head, path.stat().st_size) is not None, read,
+    has("J_ij", "h_i", "alphabet", "index_list"), take, write,
 )  # fmt: skip

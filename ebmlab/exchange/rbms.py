@@ -24,7 +24,7 @@ import numpy as np
 from ebmlab.energies import RBM, CategoricalRBM, Energy
 from ebmlab.errors import UNFIT, WHY, UserError, explained
 from ebmlab.exchange.foreign import Foreign, Form, from_bits, machine, spins
-from ebmlab.exchange.format import Format, needed, only
+from ebmlab.exchange.format import Format, has, needed, only
 from ebmlab.io.files import whole
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -148,11 +148,7 @@ def _sequences(W: np.ndarray[Any, Any], a: np.ndarray[Any, Any], b: np.ndarray[A
     return energy
 
 
-def _accepts(given: Any) -> bool:
-    return all(hasattr(given, name) for name in (*PARTS, "name"))
-
-
 FORMAT = Format(
     "rbms", "rbms, fastrbm: archives (.h5)", (".h5", ".hdf5"), lambda path, head: head.startswith(MAGIC), read,
-    _accepts, take, write, make,
+    has(*PARTS, "name"), take, write, make,
 )  # fmt: skip

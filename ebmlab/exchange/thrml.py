@@ -12,7 +12,7 @@ import numpy as np
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError, explained
 from ebmlab.exchange.foreign import Foreign, spins
-from ebmlab.exchange.format import Format, needed, only
+from ebmlab.exchange.format import Format, has, needed, only
 
 
 def take(given: Any) -> Foreign:
@@ -51,8 +51,6 @@ def make(foreign: Foreign) -> Any:
     )
 
 
-def _accepts(given: Any) -> bool:
-    return all(hasattr(given, name) for name in ("nodes", "edges", "biases", "weights", "beta"))
-
-
-FORMAT = Format("thrml", "thrml, hamon: IsingEBM", accepts=_accepts, take=take, make=make)
+FORMAT = Format(
+    "thrml", "thrml, hamon: IsingEBM", accepts=has("nodes", "edges", "biases", "weights", "beta"), take=take, make=make
+)
