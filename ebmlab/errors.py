@@ -74,10 +74,10 @@ def explained(line: object, kinds: type[Exception] | tuple[type[Exception], ...]
         kinds: what is caught, as behind `except`.
 
     Example:
-        >>> with explained(f"--given x.npy cannot be read ({WHY})", ValueError):
+        >>> with explained(f"x.csv is no table ({WHY})", ValueError):
         ...     int("x")
         Traceback (most recent call last):
-        ebmlab.errors.UserError: --given x.npy cannot be read (invalid literal for int() with base 10: 'x')
+        ebmlab.errors.UserError: x.csv is no table (invalid literal for int() with base 10: 'x')
     """
     try:
         yield
