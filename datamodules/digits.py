@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -46,7 +50,14 @@ class Digits(TensorDataModule):
         """Images `(N, 1, 8, 8)`, uint8 from 0 to 16, and labels `(N,)`."""
         with explained("Digits needs scikit-learn, which is not installed: pip install scikit-learn", ImportError):
             from sklearn.datasets import load_digits
-        bunch = load_digits()
         begin, end = _BOUNDS[split]
-        chosen = torch.randperm(len(bunch.target), generator=stream("digits"))[begin:end]
-        return torch.from_numpy(bunch.images).byte().unsqueeze(1)[chosen], torch.from_numpy(bunch.target).long()[chosen]
+        images, labels = _shuffled(load_digits)
+        return images[begin:end].clone(), labels[begin:end].clone()
+
+
+@cache
+def _shuffled(load: Callable[[], Any]) -> tuple[Tensor, Tensor]:
+    """All images and labels in the order of the splits. Scikit-learn would parse its table again for each."""
+    bunch = load()
+    order = torch.randperm(len(bunch.target), generator=stream("digits"))
+    return torch.from_numpy(bunch.images).byte().unsqueeze(1)[order], torch.from_numpy(bunch.target).long()[order]
