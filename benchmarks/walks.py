@@ -100,8 +100,7 @@ def train() -> tuple[set[str], set[str]]:
                 if trainer.global_step == 2:
                     stack.close()
 
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
             options = {"enable_progress_bar": False, "logger": False, "accelerator": "cpu", "limit_val_batches": 1}
             trainer = pl.Trainer(max_steps=2, callbacks=[Batch(), ais], default_root_dir=folder, **options)
             trainer.fit(learner, Digits(100, binarize=True))

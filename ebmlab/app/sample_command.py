@@ -185,8 +185,7 @@ def _to_wandb(config: Namespace, folder: Path, experiment: str, results: list[Re
             continue
         columns = list(dict.fromkeys(key for r in results for key in r.row))
         rows = [[r.target, r.sampler, *(r.row.get(c) for c in columns)] for r in results]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # W&B's own deprecations
+        with warnings.catch_warnings(action="ignore"):  # W&B's own deprecations
             logger.log_hyperparams({**config.as_dict(), "git_commit": git_commit()})
             logger.log_table("table", columns=["target", "sampler", *columns], data=rows)
             for path in pictures:

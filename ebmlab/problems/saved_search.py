@@ -135,24 +135,13 @@ class SavedSearch:
         return heat
 
 
-def random_states(device: torch.device) -> dict[str, Tensor]:
-    """The states of the generators that chains on a device draw from."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type != "cpu":
-        states[device.type] = torch.get_device_module(device).get_rng_state(device)
-    return states
-
-
 def restore_random(states: Mapping[str, Tensor], device: torch.device) -> None:
     """Puts the states of generators back.
 
     Raises:
         UserError: they are no such states, or of another kind of device.
     """
-    with explained(
-        f"the search has no states of the random generators of {device.type}",
-        UNFIT,
-    ):
+    with explained(f"the search has no states of the random generators of {device.type}", UNFIT):
         torch.set_rng_state(states["cpu"].clone())
         if device.type != "cpu":
             torch.get_device_module(device).set_rng_state(states[device.type].clone(), device)

@@ -59,8 +59,10 @@ def export_energy(energy: Energy, path: Path) -> None:
     if path.suffix == ".onnx" and energy.dtype != torch.float32:
         energy = copy.deepcopy(energy).float()
     x, number = energy.random(3), torch.export.Dim("n", min=1)
-    with explained(f"{type(energy).__name__} cannot be exported: {WHY}", UNFIT), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with (
+        explained(f"{type(energy).__name__} cannot be exported: {WHY}", UNFIT),
+        warnings.catch_warnings(action="ignore"),
+    ):
         program = torch.export.export(energy.eval(), (x,), dynamic_shapes=({0: number},), strict=False)
         content = _onnx(program) if path.suffix == ".onnx" else _pt2(program)
     write_whole(path, content)
