@@ -163,7 +163,7 @@ class BoltzmannLearning(Learner):
             return x
 
         with self.energy.steady() if isinstance(self.energy, Potts) else nullcontext():
-            self.start.move(self.energy, self.energy.random(1), move, at_once=AT_ONCE)
+            self.start.move(self.energy, self.energy.random(1), step=move, at_once=AT_ONCE)
         if hops:
             self.log("sampler/hops", torch.cat(hops).mean(), sync_dist=True)
         slots = self.start.slots

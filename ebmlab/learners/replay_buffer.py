@@ -80,7 +80,7 @@ class ReplayBuffer(Start):
         return self._renewed(old, energy.domain, data)
 
     @torch.no_grad()
-    def move(self, energy: Energy, data: Tensor, step: Callable[[Tensor], Tensor], *, at_once: int) -> None:
+    def move(self, energy: Energy, data: Tensor, *, step: Callable[[Tensor], Tensor], at_once: int) -> None:
         """Moves the chains of all slots, so many at a time.
 
         Args:

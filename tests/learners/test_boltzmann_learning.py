@@ -261,12 +261,12 @@ def test_chains_are_drawn_anew_alike_in_parts() -> None:
     for at_once in (3, 100):
         torch.manual_seed(0)
         buffer, energy = ReplayBuffer(20), potts()
-        buffer.move(energy, energy.random(1), lambda x: x, at_once=at_once)
+        buffer.move(energy, energy.random(1), step=lambda x: x, at_once=at_once)
         starts.append(buffer.slots)
     assert torch.equal(*starts)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="size is 20, 5 slots"):
         buffer.slots = starts[0][:5]  # type: ignore[index]
-        buffer.move(energy, energy.random(1), lambda x: x, at_once=7)
+        buffer.move(energy, energy.random(1), step=lambda x: x, at_once=7)
 
 
 def test_what_it_refuses() -> None:
