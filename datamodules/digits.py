@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from ebmlab.data.preprocessing import Binarize
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Real
-from ebmlab.errors import UserError
+from ebmlab.errors import explained
 from ebmlab.numerics.streams import stream
 
 _BOUNDS = {"train": (0, 1437), "val": (1437, 1617), "test": (1617, 1797)}
@@ -44,11 +48,16 @@ class Digits(TensorDataModule):
 
     def load(self, split: str) -> tuple[Tensor, Tensor]:
         """Images `(N, 1, 8, 8)`, uint8 from 0 to 16, and labels `(N,)`."""
-        try:
+        with explained("Digits needs scikit-learn, which is not installed: pip install scikit-learn", ImportError):
             from sklearn.datasets import load_digits
-        except ImportError as error:
-            raise UserError("Digits needs scikit-learn, which is not installed: pip install scikit-learn") from error
-        bunch = load_digits()
         begin, end = _BOUNDS[split]
-        chosen = torch.randperm(len(bunch.target), generator=stream("digits"))[begin:end]
-        return torch.from_numpy(bunch.images).byte().unsqueeze(1)[chosen], torch.from_numpy(bunch.target).long()[chosen]
+        images, labels = _shuffled(load_digits)
+        return images[begin:end].clone(), labels[begin:end].clone()
+
+
+@cache
+def _shuffled(load: Callable[[], Any]) -> tuple[Tensor, Tensor]:
+    """All images and labels in the order of the splits. Scikit-learn would parse its table again for each."""
+    bunch = load()
+    order = torch.randperm(len(bunch.target), generator=stream("digits"))
+    return torch.from_numpy(bunch.images).byte().unsqueeze(1)[order], torch.from_numpy(bunch.target).long()[order]

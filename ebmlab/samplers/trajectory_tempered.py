@@ -131,8 +131,9 @@ class TrajectoryTempered(Sampler):
         if new.step % self.swap_every == 0 and len(path) > 1:
             new = self.swap(path, new)
             for k, (_, info) in enumerate(moved):
-                pairs = (k > 0) + (k < len(path) - 1)  # every second one swaps: two energies, and the kernel's `init`
-                evaluations += pairs / 2 * (2 + info.evaluations * self.kernel_of(k).keeps_values)
+                pairs = (k > 0) + (k < len(path) - 1)
+                swaps = pairs / min(2, len(path) - 1)  # every second pair: two energies, and the kernel's `init`
+                evaluations += swaps * (2 + info.evaluations * self.kernel_of(k).keeps_values)
         new = replace(new, x=new.replicas[0].x)
         return new, Info(moved[0][1].acceptance, energy.domain.hops(new.x, state.x), evaluations=evaluations)
 

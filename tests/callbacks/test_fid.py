@@ -87,11 +87,14 @@ def test_it_looks_at_validation_data_in_training_at_the_step_and_epoch_of_the_pi
 
 
 class Logged(DummyLogger):
-    """Keeps the step and epoch of each FID."""
+    """Keeps the step and epoch of each FID, and the protocols."""
 
     def __init__(self, kept):
         super().__init__()
-        self.kept = kept
+        self.kept, self.protocols = kept, []
+
+    def log_hyperparams(self, params, *args, **kwargs):
+        self.protocols += [params] if any(name.startswith("fid/") for name in params) else []
 
     def log_metrics(self, metrics, step=None):
         if "fid/classifier" in metrics:
@@ -113,10 +116,13 @@ def test_it_runs_in_test(setup, squares, classifier):
 
 
 def test_two_protocols_may_run_side_by_side(setup, squares, tmp_path):
+    """Each is told to the loggers once."""
     learner, trainer = setup([FID(num_samples=10), FID(num_samples=12)], max_epochs=1)
+    trainer.logger = Logged([])
     trainer.fit(learner, datamodule=squares)
     trainer.save_checkpoint(tmp_path / "a.ckpt")
     assert [row["samples"] for row in rows(tmp_path / "run")] == ["10", "12", "10", "12"]
+    assert [protocol["samples"] for (protocol,) in map(dict.values, trainer.logger.protocols)] == [10, 12]
 
 
 def test_no_labels(setup, squares, monkeypatch):

@@ -29,6 +29,12 @@ def test_splits_are_all_of_scikit_learns_digits_with_their_labels() -> None:
     assert [len(module.raw(split)) for split in ("train", "val", "test")] == [1437, 180, 180]
 
 
+def test_a_change_of_a_modules_images_changes_no_other_modules() -> None:
+    first = Digits()
+    first.raw("train").zero_()
+    assert not first.raw("train").any() and Digits().raw("train").any()
+
+
 def test_missing_scikit_learn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(UserError, match="needs scikit-learn"):

@@ -147,7 +147,27 @@ def test_systematic_children_are_within_one_of_their_mean() -> None:
 
 def test_chains_of_equal_weight_are_left_alone() -> None:
     chains = Population(torch.zeros(4, 1))
-    assert chains.resample(0.9) is None and chains.family.tolist() == [0, 1, 2, 3]
+    assert chains.resample(0.9) is chains.resample(1.0) is None and chains.family.tolist() == [0, 1, 2, 3]
+
+
+def test_every_island_is_resampled_among_its_own_chains_or_left_alone() -> None:
+    """The heavy chain of an uneven island gets all places, at the island's mean weight; even islands stay."""
+    chains = Population(torch.arange(8.0).unsqueeze(1), islands=[3, 2, 2, 1], first=10)
+    rare = -1000.0
+    chains.log_w = torch.tensor([rare, 6.0, rare, 5.0, rare, 1.0, 1.5, 9.0], dtype=torch.float64)
+    parents = chains.resample(0.7)
+    assert parents is not None and parents.tolist() == [1, 1, 1, 3, 3, 5, 6, 7]
+    assert chains.x.flatten().tolist() == parents.tolist() == (chains.family - 10).tolist()
+    mean = [6 - math.log(3)] * 3 + [5 - math.log(2)] * 2
+    assert chains.log_w.tolist() == pytest.approx([*mean, 1.0, 1.5, 9.0])
+
+
+def test_the_sums_of_weights_and_of_their_squares_are_noted() -> None:
+    chains = Population(torch.zeros(3, 1))
+    chains.note()
+    chains.log_w = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64).log()
+    chains.note()
+    torch.testing.assert_close(chains.sums.exp(), torch.tensor([[3.0, 3.0], [8.0, 30.0]], dtype=torch.float64))
 
 
 def test_the_next_temperature_meets_the_target() -> None:

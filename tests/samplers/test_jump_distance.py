@@ -11,6 +11,7 @@ from helpers_walker import Bernoulli, Nothing, Walker
 
 from ebmlab.domains import Categorical, Ordinal, Spin
 from ebmlab.errors import UserError
+from ebmlab.samplers import DMALA, TrajectoryTempered
 from ebmlab.samplers.any_scale import AnyScale
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.tuners.jump_distance import JumpDistance, jump_distance
@@ -47,9 +48,18 @@ def test_the_longest_jump_wins(length: Any, found: tuple[float, float]) -> None:
     assert (float(walker.step_size), float(walker.balance)) == pytest.approx(found)
 
 
-def test_chains_frozen_by_rejections_get_smaller_steps() -> None:
-    walker, _ = run(lambda s, a: 0.0, 12, acceptance=0.01)
-    assert (float(walker.step_size), float(walker.balance)) == pytest.approx((0.8, 0.4))
+@pytest.mark.parametrize(
+    ("acceptance", "factor"), [(0.01, 0.8), (0.3, 0.8), (float("nan"), 0.8), (0.5, 1.2), (0.9, 1.2)]
+)
+def test_chains_frozen_by_rejections_get_smaller_steps(acceptance: float, factor: float) -> None:
+    """Frozen are chains of which less than half of the proposals are accepted, in the mean over steps and probes."""
+    walker, _ = run(lambda s, a: 0.0, 12, acceptance=acceptance)
+    assert (float(walker.step_size), float(walker.balance)) == pytest.approx((factor, factor / 2))
+
+
+def test_a_smaller_value_that_jumps_no_further_is_not_taken() -> None:
+    walker, _ = run(lambda s, a: float(s <= 1 and a <= 0.5), 12)
+    assert (float(walker.step_size), float(walker.balance)) == (1.0, 0.5)
 
 
 def test_the_rate_decays_when_a_round_moves_nothing() -> None:
@@ -57,6 +67,17 @@ def test_the_rate_decays_when_a_round_moves_nothing() -> None:
     assert sorted({s for s, _ in walker.log}) == pytest.approx([0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2])
     walker, _ = run(lambda s, a: s, 36, decay=0.5)  # sigma changes, so that the rate stays
     assert float(walker.step_size) == pytest.approx(1.2**3)
+    walker, _ = run(lambda s, a: 9 - abs(s - 1) + a, 36, decay=0.5)  # a round is one over all settings
+    assert (float(walker.step_size), float(walker.balance)) == pytest.approx((1.0, 0.5 * 1.2**3))
+
+
+def test_the_observer_sees_every_step() -> None:
+    walker, seen = Walker(lambda s, a: s), []
+    start = walker.init(Nothing(), torch.zeros(3, 1))
+    JumpDistance(window=2).search(
+        walker, Nothing(), start, 13, observe=lambda old, new: seen.append(float((new.x - old.x)[0]))
+    )
+    assert seen == pytest.approx([s for s, _ in walker.log]) and len(seen) == 13
 
 
 def test_balance_stays_at_most_one() -> None:
@@ -70,6 +91,10 @@ def test_any_setting_and_any_budget() -> None:
     assert walker.log[-1][1] == pytest.approx(0.72), "the step that fits no probe runs with what was found"
     walker, _ = run(lambda s, a: s + a, 8, window=100)
     assert float(walker.step_size) == pytest.approx(1.2), "a short budget shortens the window"
+    walker, _ = run(lambda s, a: s + a, 14, window=100)
+    assert walker.log[-1] == pytest.approx((1.2, 0.6)) and walker.log.count(walker.log[-1]) == 4
+    walker, _ = run(lambda s, a: s + a, 5)
+    assert [s for s, _ in walker.log] == pytest.approx([1, 1.2, 0.8, 1.2, 1.2])
     walker, _ = run(lambda s, a: s + a, 2)
     assert float(walker.step_size) == 1
 
@@ -137,3 +162,8 @@ def test_errors_say_what_would_be_right(settings: dict[str, Any], message: str) 
     with pytest.raises(UserError, match=message) as error:
         JumpDistance(**settings).check(AnyScale())
     assert "\n" not in str(error.value)
+
+
+def test_settings_of_a_kernel_within_are_not_the_samplers() -> None:
+    with pytest.raises(UserError, match=r"cannot tune kernel\.step_size of TrajectoryTempered; its settings: none"):
+        JumpDistance(parameters=("kernel.step_size",)).check(TrajectoryTempered(DMALA(0.2), []))

@@ -16,7 +16,7 @@ from ebmlab.domains import Spin
 from ebmlab.energies import Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_samples
-from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, Gibbs, Sampler, TrajectoryTempered
+from ebmlab.samplers import DMALA, DULA, GWG, BlockGibbs, Gibbs, GibbsSweep, Sampler, TrajectoryTempered
 from ebmlab.samplers.tuners import SwapStages
 from ebmlab.testing import chi_square_p
 
@@ -125,6 +125,30 @@ def test_swap_rates_are_those_of_exact_draws() -> None:
         state, _ = sampler.step(path[0], state)
     assert state.rounds == 10 and state.step == state.replicas[2].step == 20
     torch.testing.assert_close(state.swap_rates.double(), torch.tensor(expected).double(), rtol=0, atol=0.02)
+
+
+class Counted(Target):
+    """Counts the states at which it is evaluated."""
+
+    seen = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        Counted.seen += len(x)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("kernel", [DMALA(0.8), GibbsSweep()], ids=["keeps values", "keeps none"])
+@pytest.mark.parametrize(("stages", "swap_every"), [(0, 1), (1, 1), (1, 3), (2, 1), (3, 2)])
+def test_evaluations_are_those_that_were_made(kernel: Sampler, stages: int, swap_every: int) -> None:
+    """Over two rounds of swaps, of which each takes every second pair of neighbours, or the only one."""
+    path = [Counted(DOMAINS["binary"], "cubic", scale=1 / (1 + k)) for k in range(1 + stages)]
+    sampler = TrajectoryTempered(kernel, path[1:], swap_every=swap_every)
+    state, told = sampler.init(path[0], path[0].domain.random(10)), 0.0
+    Counted.seen = 0
+    for _ in range(2 * swap_every):
+        state, info = sampler.step(path[0], state)
+        told += info.evaluations
+    assert told == Counted.seen / 10 and state.rounds == (2 if stages else 0)
 
 
 @pytest.mark.slow
