@@ -91,7 +91,7 @@ def rmse(energy: Ising, true: Ising) -> float:
 
 
 def draw(rows: list[dict[str, float | str]], path: Path, number: int) -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
     for axis, key, label in zip(
         axes, ("rmse", "seconds"), ("RMSE of couplings", "CPU seconds, one thread"), strict=True
     ):
@@ -109,7 +109,7 @@ def draw(rows: list[dict[str, float | str]], path: Path, number: int) -> None:
         axis.minorticks_off()
     zero = {int(row["spins"]): float(row["zero"]) for row in sorted(rows, key=lambda row: row["spins"])}
     axes[0].plot(list(zero), list(zero.values()), "k:", label="all couplings 0")
-    axes[0].legend(fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     figure.suptitle(f"Inverse Ising, {number:,} samples")
     figure.savefig(path, dpi=150)
 
