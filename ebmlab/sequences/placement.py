@@ -97,7 +97,7 @@ def place(residues: Sequence[Residue], family: Family) -> Placement:
 
 def _least_identity(pairs: int) -> float:
     """The share of equal letters that so many aligned pairs need: all of up to 11, 0.59 of 28, 0.3 from 100 on."""
-    curve = 4.8 * max(1, pairs) ** (-0.32 * (1 + math.exp(-pairs / 1000)))
+    curve = 4.8 * math.pow(max(1, pairs), -0.32 * (1 + math.exp(-pairs / 1000)))
     return min(1.0, max(LEAST_IDENTITY, curve))
 
 
