@@ -17,13 +17,13 @@ from torch import Tensor
 from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
-from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_split, split_of
+from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_exact, require_split, split_of
 from ebmlab.data.interface import Data, Images
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Base, reference
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.evaluation import LogZ, data_law, log_z
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.base_laws import has_data_law
@@ -146,20 +146,14 @@ class AIS(PeriodicEvaluation):
         learner, data = learner_of(pl_module, self), data_of(trainer)
         require_split(data, held_out(trainer), self, "give it a validation split, or remove it")
         sampler = self._sampler(learner)
-        if not sampler.exact:
-            raise UserError(
-                f"AIS needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` to one "
-                "that is, such as DMALA, GWG, or BlockGibbs for RBMs"
-            )
-        try:
+        require_exact(sampler, self)
+        with explained(f"AIS: {type(sampler).__name__} cannot move its chains: {WHY}", UserError):
             sampler.check(learner.energy)
             path = path_for(sampler, reference(learner.energy.domain), learner.energy)
             if self.compile:
                 annealing_kernel(path, sampler, self.resample, self.num_moves)
             if self.equilibrate is not None:
                 self.equilibrate.check(learner.energy)
-        except UserError as error:
-            raise UserError(f"AIS: {type(sampler).__name__} cannot move its chains: {error}") from error
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)

@@ -11,7 +11,7 @@ from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, known_data
 from ebmlab.drawing.contact_map import draw_contacts
 from ebmlab.energies import Potts
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.evaluation.contacts import ContactPrediction, contact_prediction, contact_scores
 from ebmlab.evaluation.headline import Headline
 from ebmlab.sequences import Family, Placement, Residue, place, read_pdb
@@ -120,8 +120,6 @@ class Contacts(PeriodicEvaluation):
     def _structure(self, trainer: pl.Trainer) -> tuple[list[Residue], Placement]:
         if self._placed is None:
             residues = read_pdb(self.path, self.chain)
-            try:
+            with explained(f"Contacts: {self.path}: {WHY}", UserError):
                 self._placed = residues, place(residues, aligned_data(trainer, self).family)
-            except UserError as error:
-                raise UserError(f"Contacts: {self.path}: {error}") from error
         return self._placed

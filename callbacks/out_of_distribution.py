@@ -16,7 +16,7 @@ from ebmlab.callbacks.requirements import energies_at, energy_of, held_out
 from ebmlab.data.interface import Data, Images
 from ebmlab.domains import Domain
 from ebmlab.drawing.histograms import draw_histograms
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.evaluation.outliers import detection
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.noise import uniform_numbers
@@ -107,11 +107,9 @@ class OutOfDistribution(PeriodicEvaluation):
             if trainer.is_global_zero:
                 module.prepare_data()
             trainer.strategy.barrier(where)
-            try:
+            with explained(f"{where}: {WHY}", UserError):
                 x = self._like(own, module, held_out(trainer), 2)
                 domain.validate(x.reshape(len(x), *domain.event_shape))
-            except UserError as error:
-                raise UserError(f"{where}: {error}") from error
 
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         own, energy, split = data_of(trainer), energy_of(pl_module), held_out(trainer)

@@ -16,6 +16,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners import Learner, ReplayBuffer
 from ebmlab.lightning.run_data import data_of
 from ebmlab.lightning.schedules import planned_steps
+from ebmlab.samplers import Sampler
 
 Kind = TypeVar("Kind")
 _SHOWN: dict[type, tuple[str, str]] = {  # in words, and what to use
@@ -121,6 +122,15 @@ def require_split(data: Data, split: str, callback: pl.Callback, mend: str) -> N
     """Raises `UserError` unless the current run has data of the split."""
     if not data.has(split):
         raise UserError(f"{type(callback).__name__} needs {split} data, which {data.title} does not give here: {mend}")
+
+
+def require_exact(sampler: Sampler, callback: pl.Callback) -> None:
+    """Raises `UserError` unless the sampler, which is the callback's `sampler`, keeps the law of the energy."""
+    if not sampler.exact:
+        raise UserError(
+            f"{type(callback).__name__} needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` "
+            "to one that is, such as DMALA, GWG, or BlockGibbs for RBMs"
+        )
 
 
 def data_showing(trainer: pl.Trainer, kind: type, callback: pl.Callback) -> Data:

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.learners import Learner
 from ebmlab.lightning.after_checkpoint import Unfinished
 from ebmlab.lightning.checkpoints import check_monitors, save_after_validation, save_at_the_end
 from ebmlab.lightning.loader_position import LoaderPosition
 from ebmlab.lightning.scores import Scores
 from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_step_again
+from ebmlab.numerics.streams import generator_states
 from ebmlab.samplers import Tempered
 
 KEY = "run_state"
@@ -166,7 +167,7 @@ class RunState(pl.Callback):
             getattr(logger, "flush", bool)()
         _warn_of_lost_gradients(trainer)
         device = pl_module.device
-        streams = _streams(device) | ({} if self._before is None else {"cpu": self._before})
+        streams = generator_states(device) | ({} if self._before is None else {"cpu": self._before})
         checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in streams.items()}
         if owed := self._unfinished.state(trainer):
             checkpoint[OWED] = owed
@@ -204,10 +205,8 @@ def _check_buffer(slots: Tensor, domain: Domain) -> None:
     states = slots if slots.is_floating_point() else slots.float()
     if states.dim() == 2 + len(domain.event_shape):
         states = states.flatten(0, 1)
-    try:
+    with explained(f"the checkpoint's replay buffer is damaged: {WHY}; take an earlier checkpoint", UserError):
         domain.validate(states)
-    except UserError as error:
-        raise UserError(f"the checkpoint's replay buffer is damaged: {error}; take an earlier checkpoint") from error
 
 
 def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:
@@ -226,13 +225,6 @@ def _warn_of_lost_gradients(trainer: pl.Trainer) -> None:
             f"the {trainer.accumulate_grad_batches} whose gradients accumulate, and lacks these. A run resumed from it "
             "differs from the unbroken one; validate and save at multiples of accumulate_grad_batches"
         )
-
-
-def _streams(device: torch.device) -> Streams:
-    states = {"cpu": torch.get_rng_state()}
-    if device.type != "cpu":
-        states[device.type] = torch.get_device_module(device).get_rng_state(device)
-    return states
 
 
 def _restore(states: Streams, device: torch.device) -> None:

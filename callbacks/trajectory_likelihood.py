@@ -13,9 +13,8 @@ from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.callbacks.ais import base_law
 from ebmlab.callbacks.isolated_evaluation import isolated
-from ebmlab.callbacks.requirements import energies_at, learner_of
+from ebmlab.callbacks.requirements import energies_at, learner_of, require_exact
 from ebmlab.domains import Finite
-from ebmlab.errors import UserError
 from ebmlab.evaluation.log_z import MIN_CHAINS
 from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
@@ -89,12 +88,7 @@ class TrajectoryLikelihood(pl.Callback):
         self._data: dict[str, torch.Tensor] = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        sampler = self._sampler(learner_of(pl_module, self))
-        if not sampler.exact:
-            raise UserError(
-                f"TrajectoryLikelihood needs an exact sampler, and {type(sampler).__name__} is not: set its `sampler` "
-                "to one that is, such as DMALA, GWG, or BlockGibbs for RBMs"
-            )
+        require_exact(self._sampler(learner_of(pl_module, self)), self)
         before_averages(trainer, self)  # at the end of training an average replaces the weights that are followed
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

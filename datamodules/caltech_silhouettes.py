@@ -8,6 +8,7 @@ from torch import Tensor
 from ebmlab.datamodules import matlab
 from ebmlab.datamodules.published import PublishedFile, PublishedImages
 from ebmlab.domains import Binary
+from ebmlab.errors import WHY, explained
 
 SIZES = {"train": 4_100, "val": 2_264, "test": 2_307}
 _NAME = "caltech101_silhouettes_28_split1.mat"
@@ -52,10 +53,8 @@ class CaltechSilhouettes(PublishedImages):
     def load(self, split: str) -> tuple[Tensor, Tensor]:
         """Images `(N, 1, 28, 28)`, uint8, 0 or 1, and kinds `(N,)` from 0 to 100."""
         path = self.path(_FILE)
-        try:
+        with explained(self.damaged(path, WHY), ValueError):
             data, labels = matlab.read(path, f"{split}_data", f"{split}_labels")
-        except ValueError as error:
-            raise self.damaged(path, str(error)) from error
         if data.shape != (SIZES[split], 784) or labels.size != SIZES[split]:
             raise self.damaged(path, f"{split}_data and {split}_labels have shapes {data.shape} and {labels.shape}")
         if not ((data == 0) | (data == 1)).all():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.data.interface import SPLITS
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io import files
 from ebmlab.io.progress import Meter
 
@@ -40,14 +40,12 @@ def face(path: Path, size: int) -> Tensor:
     from PIL import Image
     from torchvision.transforms import functional
 
-    try:
-        with Image.open(path, formats=("JPEG", "PNG")) as image:
-            crop = functional.center_crop(image.convert("RGB"), [CROP, CROP])
-            resized: Tensor = functional.pil_to_tensor(functional.resize(crop, [size, size]))
-    except OSError as error:
-        raise UserError(
-            f"CelebA: {path} is not a readable image ({one_line(error)}); put the original there"
-        ) from error
+    with (
+        explained(f"CelebA: {path} is not a readable image ({WHY}); put the original there", OSError),
+        Image.open(path, formats=("JPEG", "PNG")) as image,
+    ):
+        crop = functional.center_crop(image.convert("RGB"), [CROP, CROP])
+        resized: Tensor = functional.pil_to_tensor(functional.resize(crop, [size, size]))
     return resized
 
 
@@ -71,18 +69,12 @@ def faces(folder: Path, names: list[str], size: int) -> Tensor:
 
 def save(content: dict[str, Tensor], path: Path) -> None:
     """Writes tensors so that `path` is either absent or complete, even if the process is killed."""
-    try:
+    with explained(f"CelebA: cannot write {path} ({WHY}); the folder must be writable, with space", OSError):
         files.save(content, path)
-    except OSError as error:
-        raise UserError(
-            f"CelebA: cannot write {path} ({one_line(error)}); the folder must be writable, with space"
-        ) from error
 
 
 def read(path: Path) -> dict[str, Any]:
     """Reads what `save` wrote, memory-mapped, so that the processes of one machine share the memory."""
-    try:
+    with explained(f"CelebA: {path} is damaged; delete it to make it again", Exception):
         content: dict[str, Any] = torch.load(path, weights_only=True, mmap=True)
-    except Exception as error:
-        raise UserError(f"CelebA: {path} is damaged; delete it to make it again") from error
     return content

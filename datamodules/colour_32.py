@@ -13,7 +13,7 @@ from torch import Tensor
 from ebmlab.datamodules import matlab, restricted_pickle
 from ebmlab.datamodules.roots import data_root
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.numerics.streams import stream
 
 
@@ -131,10 +131,6 @@ class SVHN(Colour32):
 
     def read(self, train: bool) -> tuple[np.ndarray, np.ndarray]:
         path = self.path(f"{'train' if train else 'test'}_32x32.mat")
-        try:
+        with explained(f"{self.title}: {path} is damaged ({WHY}); put that of {self.source} there", ValueError):
             x, y = matlab.read(path, "X", "y")
-        except ValueError as error:
-            raise UserError(
-                f"{self.title}: {path} is damaged ({one_line(error)}); put that of {self.source} there"
-            ) from error
         return np.moveaxis(x, (3, 2), (0, 1)) if x.ndim == 4 else x, y.flatten() % 10

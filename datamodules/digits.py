@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.data.preprocessing import Binarize
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Real
-from ebmlab.errors import UserError
+from ebmlab.errors import explained
 from ebmlab.numerics.streams import stream
 
 _BOUNDS = {"train": (0, 1437), "val": (1437, 1617), "test": (1617, 1797)}
@@ -48,10 +48,8 @@ class Digits(TensorDataModule):
 
     def load(self, split: str) -> tuple[Tensor, Tensor]:
         """Images `(N, 1, 8, 8)`, uint8 from 0 to 16, and labels `(N,)`."""
-        try:
+        with explained("Digits needs scikit-learn, which is not installed: pip install scikit-learn", ImportError):
             from sklearn.datasets import load_digits
-        except ImportError as error:
-            raise UserError("Digits needs scikit-learn, which is not installed: pip install scikit-learn") from error
         begin, end = _BOUNDS[split]
         images, labels = _shuffled(load_digits)
         return images[begin:end].clone(), labels[begin:end].clone()

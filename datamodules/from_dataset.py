@@ -19,7 +19,7 @@ from ebmlab.datamodules.scaling import DomainName, Form, as_images, scaling
 from ebmlab.datamodules.stream_loader import StreamLoader
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.datamodules.tensor_loader import TensorLoader
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.numerics.streams import own_numbers
 from ebmlab.reading.pictures import pixels_of
 
@@ -225,13 +225,12 @@ class FromDataset(OwnData):
         if isinstance(item, Image.Image):
             x = pixels_of(item)
         else:
-            try:
+            with explained(
+                f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a "
+                f"picture, a number or a list of numbers ({WHY})",
+                UserError,
+            ):
                 x = as_numbers(item, "a sample")
-            except UserError as error:
-                raise UserError(
-                    f"FromDataset: a sample is of the type {type(item).__name__}; it must be a tensor, an array, a "
-                    f"picture, a number or a list of numbers ({error})"
-                ) from error
         return as_images(x[None], self.domain)[0]
 
 

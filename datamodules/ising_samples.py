@@ -14,7 +14,7 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules.roots import data_root
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Spin
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 from ebmlab.graphs import lattice
 from ebmlab.io.files import load, save
 from ebmlab.io.progress import Meter
@@ -126,12 +126,10 @@ class IsingSamples(TensorDataModule):
 
     def _read(self) -> Tensor:
         shape = (self.num_samples + 2 * (self.num_samples // 10), *self.event_shape)
-        try:
+        with explained(f"IsingSamples: {self.cache} is damaged; delete it to make it again", Exception):
             samples: Tensor = load(self.cache)
             if samples.dtype != torch.int8 or tuple(samples.shape) != shape or not (samples.abs() == 1).all():
                 raise ValueError("other content")
-        except Exception as error:
-            raise UserError(f"IsingSamples: {self.cache} is damaged; delete it to make it again") from error
         return samples
 
 

@@ -10,6 +10,7 @@ from ebmlab.data.preprocessing import Binarize
 from ebmlab.datamodules import matlab
 from ebmlab.datamodules.published import PublishedFile, PublishedImages
 from ebmlab.domains import Binary, Real
+from ebmlab.errors import WHY, explained
 
 NUM_TRAIN, NUM_VAL, NUM_TEST = 23_000, 1_345, 8_070
 _FILE = PublishedFile(
@@ -79,10 +80,8 @@ class Omniglot(PublishedImages):
     def _read(self, prefix: str) -> tuple[Tensor, Tensor]:
         """Images and alphabets from the variables data and target, or testdata and testtarget, of the file."""
         path, count = self.path(_FILE), NUM_TEST if prefix else NUM_TRAIN + NUM_VAL
-        try:
+        with explained(self.damaged(path, WHY), ValueError):
             data, target = matlab.read(path, f"{prefix}data", f"{prefix}target")
-        except ValueError as error:
-            raise self.damaged(path, str(error)) from error
         if data.shape != (784, count) or target.shape != (self.num_classes, count):
             raise self.damaged(path, f"{prefix}data and {prefix}target have shapes {data.shape} and {target.shape}")
         if not (data.min() >= 0 and data.max() <= 1):

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.data.interface import SPLITS
 from ebmlab.datamodules.published import PublishedFile, PublishedImages
 from ebmlab.domains import Binary
-from ebmlab.errors import one_line
+from ebmlab.errors import WHY, explained
 from ebmlab.io.files import load, save
 
 SIZES = {"train": 50_000, "val": 10_000, "test": 10_000}
@@ -85,11 +85,9 @@ class StaticMNIST(PublishedImages):
 
     def _unpack(self, split: str) -> np.ndarray:
         path = self.cache(split)
-        try:
+        with explained(self.damaged(path, WHY), Exception):
             bits = load(path).numpy()
             return np.unpackbits(bits, axis=1).reshape(SIZES[split], _PIXELS)
-        except Exception as error:
-            raise self.damaged(path, one_line(error)) from error
 
     def _parse(self, split: str) -> np.ndarray:
         """The text file's numbers, `(N, 784)`, uint8."""

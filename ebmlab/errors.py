@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+WHY = "{why}"  # in a line for `explained`: stands for what the error says
+UNFIT = (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError)  # what parsers of files raise
 
 # what a terminal obeys instead of showing it: control characters, and those that turn the direction of writing
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -58,3 +63,24 @@ def one_line(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not text in UTF-8"
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+@contextmanager
+def explained(line: object, kinds: type[Exception] | tuple[type[Exception], ...]) -> Iterator[None]:
+    """Turns errors of these kinds in the body into a `UserError` with a line of its own.
+
+    Args:
+        line: what the user reads, a text or a `UserError`; `WHY` in it stands for what the error says, in one line.
+        kinds: what is caught, as behind `except`.
+
+    Example:
+        >>> with explained(f"x.csv is no table ({WHY})", ValueError):
+        ...     int("x")
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: x.csv is no table (invalid literal for int() with base 10: 'x')
+    """
+    try:
+        yield
+    except kinds as error:
+        why = str(error) if isinstance(error, UserError) else one_line(error)
+        raise UserError(str(line).replace(WHY, why)) from error

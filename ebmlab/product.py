@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Domain, Real
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 
 
 class Product(Domain):
@@ -127,10 +127,8 @@ class Product(Domain):
     def validate(self, x: Tensor) -> None:
         super().validate(x)
         for name, part in self.split(x).items():
-            try:
+            with explained(f"{name}: {WHY}", UserError):
                 self.parts[name].validate(part)
-            except UserError as error:
-                raise UserError(f"{name}: {error}") from error
 
     def hops(self, new: Tensor, old: Tensor) -> Tensor:
         """Coordinates of finite parts that have changed, plus the Euclidean distances of real parts, `(B,)`."""

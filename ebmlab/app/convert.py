@@ -18,7 +18,7 @@ from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.domains import Binary, Categorical
 from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Ising, Potts
-from ebmlab.errors import UserError, one_line, shown
+from ebmlab.errors import WHY, UserError, explained, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.graphs import Edges
 from ebmlab.io.described import CLASS_PATH, MISSING
@@ -47,13 +47,11 @@ def run_convert(args: list[str]) -> None:
     makes_run = target.suffix in ("", ".ckpt")
     found = _source(source, options.kind if makes_run else None, options.vartype)
     print(shown(f"read {found.source}: {_about(found)}"))
-    try:
+    with explained(f"convert: {target} cannot be written: {WHY}", OSError):
         if makes_run:
             lost = [*found.lost, *make_run(found, target, _shape(options.shape, found))]
         else:
             lost = [*found.lost, *write(found, target, kind=options.kind)]
-    except OSError as error:
-        raise UserError(f"convert: {target} cannot be written: {one_line(error)}") from error
     for what in lost:
         print(shown(f"not carried over: {what}"))
     print(target)
@@ -96,7 +94,7 @@ def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
     origin = load_checkpoint(checkpoint).get(ORIGIN)
     if not isinstance(origin, dict):
         return replace(read(energy), source=str(checkpoint))
-    try:
+    with explained(f"{checkpoint} says of its origin what cannot be read ({WHY})", (KeyError, TypeError, ValueError)):
         names = tuple(name if isinstance(name, int) else str(name) for name in origin["names"])
         form, offset, scale = origin["form"], float(origin["offset"]), float(origin["scale"])
         facts = dict(origin["facts"])
@@ -110,8 +108,6 @@ def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
             facts=facts,
             source=str(checkpoint),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{checkpoint} says of its origin what cannot be read ({one_line(error)})") from error
 
 
 def _about(found: Foreign) -> str:

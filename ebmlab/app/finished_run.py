@@ -12,7 +12,7 @@ from typing import Any
 
 from ebmlab.app.class_paths import full_names
 from ebmlab.app.plain_yaml import as_mapping, plain_yaml
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.files import read_given
 
 LIKELIHOOD = "ais/log_likelihood"
@@ -104,10 +104,8 @@ def read_run(folder: Path) -> FinishedRun:
             raise UserError(f"{folder} is not the folder of a run, for it has no {name}{hint}")
     path = folder / "config.yaml"
     config = as_mapping(plain_yaml(full_names(read_given(path, str(path))), path), path, "`model` and `data`")
-    try:
+    with explained(f"{path} is not the config of a run", (AttributeError, KeyError, TypeError)):
         settings = dict(_flat(config, ""))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is not the config of a run") from error
     run = FinishedRun(folder, settings)
     rows, taken = _rows(folder / "metrics.csv"), steps_taken(folder / STEPS_TAKEN)
     run.logged = _scores(rows, None, taken)
@@ -160,12 +158,10 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
 def _rows(path: Path) -> list[dict[str, str]]:
     if not path.is_file():
         return []
-    try:
+    with explained(f"{path} cannot be read: {WHY}", (csv.Error, OSError, ValueError)):
         with path.open(newline="") as file:
             rows = [row for row in csv.DictReader(file) if (row.get("step") or "").isdecimal()]
         return sorted(rows, key=lambda row: int(row["step"]))
-    except (csv.Error, OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
 
 
 def _scores(

@@ -6,6 +6,7 @@ import textwrap
 
 from ebmlab.app.class_paths import short_name
 from ebmlab.app.listing import components
+from ebmlab.app.parsers import predict_parser
 
 _WIDTH = 119
 _COMMON = """
@@ -74,22 +75,6 @@ options
   --trainer.devices N       processes or GPUs; with --trainer.strategy ddp, and --trainer.accelerator cpu or gpu
 
 `python -m ebmlab {command} --help all` shows every option."""
-_PREDICT = """usage: python -m ebmlab predict --ckpt_path FILE [--OPTION VALUE ...]
-
-Draws samples from a trained model by new chains from noise, and writes samples.pt and samples.png.
-The config is that of the checkpoint's run, unless --config names another.
-
-  --ckpt_path PATH|last     the checkpoint, or the folder of its run; `last` is the newest one of --config
-  --condition FILE|N=V,...  what is known of every sample: one sample with NaN elsewhere, or numbers and values
-  --num_samples N           number of samples (64)
-  --num_steps N             steps of each chain; by default as in training
-  --denoise true|false      write E[v | h] of the last state in place of the state; by default for images
-  --seed N                  seed of the random numbers (0)
-  --batch_size N            chains that run at the same time (1000)
-  --output FILE|FOLDER      .npy, .pt or .csv of rows, or a folder; by default samples/ in the run's folder
-{common}
-
-`python -m ebmlab predict --help all` shows every option."""
 
 
 def page(command: str) -> str | None:
@@ -98,7 +83,7 @@ def page(command: str) -> str | None:
         split = "validation" if command == "validate" else "test"
         return _EVALUATE.format(command=command, split=split, common=_COMMON, callbacks=_names("ebmlab.callbacks"))
     if command == "predict":
-        return _PREDICT.format(common=_COMMON)
+        return predict_parser().format_help().rstrip()
     if command != "fit":
         return None
     return _FIT.format(

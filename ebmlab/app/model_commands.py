@@ -25,7 +25,7 @@ from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images, Table
 from ebmlab.data.numbers import as_numbers
 from ebmlab.drawing.tiles import tile
-from ebmlab.errors import UserError, one_line, shown
+from ebmlab.errors import WHY, UserError, explained, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.outputs import keep_apart, together
 from ebmlab.io.progress import Meter
@@ -44,24 +44,44 @@ def run_model_command(command: str, args: list[str]) -> None:
         UserError: an option, a file or the checkpoint is not valid. Nothing has been written then.
     """
     options = model_parser(command).parse_args(args)
+    act, default, kinds = {
+        "score": (_score, "scores.csv", (".csv",)),
+        "complete": (_complete, "completions.npy", (".npy", ".csv", ".pt")),
+        "features": (_features, "features.npy", (".npy", ".csv", ".pt")),
+    }[command]
+    read = [*options.files, getattr(options, "given", None)]
+    model, output = model_and_output(options, default, kinds=kinds, read=read, drawn=command != "features")
+    torch.manual_seed(options.seed)
+    for path in act(model, options, output):
+        print(path)
+
+
+def model_and_output(
+    options: Namespace, default: str, *, kinds: tuple[str, ...], read: Sequence[str | None], drawn: bool = True
+) -> tuple[TrainedModel, Path]:
+    """The model of a command, and the file that it writes: that of `--output`, or one in the run's folder.
+
+    Args:
+        options: of the command.
+        default: the file's name in the run's folder.
+        kinds: how the file may end.
+        read: files that the command reads, None where one is not given.
+        drawn: whether a picture of the same name is written, too.
+
+    Raises:
+        UserError: the checkpoint is not valid, or the output is, or would overwrite what is read.
+    """
     import_for_checkpoints(options.modules)
     model = load(options.ckpt_path)
     assert model.path is not None
-    torch.manual_seed(options.seed)
-    default = {"score": "scores.csv", "complete": "completions.npy", "features": "features.npy"}[command]
     output = run_of(model.path) / default if options.output is None else Path(options.output)
     if options.output is None:
         check_links(run_of(model.path))
-    kinds = {"score": (".csv",), "complete": (".npy", ".csv", ".pt"), "features": (".npy", ".csv", ".pt")}[command]
     if output.suffix not in kinds:
         raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")
-    written = [output] if command == "features" else [output, output.with_suffix(".png")]
-    keep_apart(
-        written, [*options.files, *([options.given] if command == "complete" and options.given else []), model.path]
-    )
-    act = {"score": _score, "complete": _complete, "features": _features}[command]
-    for path in act(model, options, output):
-        print(path)
+    written = [output, output.with_suffix(".png")] if drawn else [output]
+    keep_apart(written, [*filter(None, read), model.path])
+    return model, output
 
 
 def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
@@ -116,10 +136,8 @@ def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tenso
         chains = x.shape[0], x.shape[1]
         x = x.flatten(0, 1)
         names = names[:1] * len(x)
-    try:
+    with explained(f"{name}: {WHY}", UserError):
         model.states(x)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from error
     return x, names, chains
 
 
@@ -194,10 +212,8 @@ def given_part(given: str, shape: tuple[int, ...], columns: Sequence[str] = ()) 
         if path.suffix != ".npy" or not path.is_file():
             words = f"names of columns ({', '.join(columns)})" if columns else ", ".join(HALVES)
             raise UserError(f"--given is {given}, but must be {words} or a .npy file that is there")
-        try:
+        with explained(f"--given {path} cannot be read as an array ({WHY})", (ValueError, OSError, TypeError)):
             content = read_numpy(path)
-        except (ValueError, OSError, TypeError) as error:
-            raise UserError(f"--given {path} cannot be read as an array ({one_line(error)})") from error
         if isinstance(content, dict):
             raise UserError(
                 f"--given {path} is an .npz file with {', '.join(content) or 'no arrays'}: save one as .npy"

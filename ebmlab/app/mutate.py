@@ -8,17 +8,14 @@ import re
 from argparse import Namespace
 from pathlib import Path
 
-from ebmlab.app.own_modules import import_for_checkpoints
-from ebmlab.app.own_runs import check_links
+from ebmlab.app.model_commands import model_and_output
 from ebmlab.app.parsers import mutate_parser
-from ebmlab.app.run_folder import run_of
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.mutation_map import draw_mutations
-from ebmlab.errors import UserError, shown
+from ebmlab.errors import WHY, UserError, explained, shown
 from ebmlab.io.files import read_given
-from ebmlab.io.outputs import keep_apart, together
+from ebmlab.io.outputs import together
 from ebmlab.sequences.alignment_file import find, read_rows
-from ebmlab.trained import load
 from ebmlab.trained.mutations import MutationScan, mutation_scores
 
 _RANGE = re.compile(r"/(\d+)-\d+$")
@@ -31,24 +28,14 @@ def run_mutate(args: list[str]) -> None:
         UserError: an option, a file or the checkpoint is not valid. Nothing has been written then.
     """
     options = mutate_parser().parse_args(args)
-    import_for_checkpoints(options.modules)
     name, text = _sequence(options)
-    model = load(options.ckpt_path)
-    assert model.path is not None
-    folder = run_of(model.path)
-    output = folder / "mutants.csv" if options.output is None else Path(options.output)
-    if options.output is None:
-        check_links(folder)
-    if output.suffix != ".csv":
-        raise UserError(f"--output is {output}, but must end in .csv")
+    read = [options.file, options.measured]
+    model, output = model_and_output(options, "mutants.csv", kinds=(".csv",), read=read)
     picture = output.with_suffix(".png")
-    keep_apart([output, picture], [options.file, *([options.measured] if options.measured else []), model.path])
     given = _RANGE.search(name)
     first = options.first if options.first is not None else int(given[1]) if given else 1
-    try:
+    with explained(f"{options.file}, {name[:60]}: {WHY}", UserError):
         scan = mutation_scores(model, text, first=first)
-    except UserError as error:
-        raise UserError(f"{options.file}, {name[:60]}: {error}") from error
     mutants = scan.mutants()
     measured, line = _measured(scan, options) if options.measured else ({}, "")
     with together(output, picture) as (table, drawn), table.open("w", newline="") as file:
@@ -95,12 +82,8 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
         if not cell or cell.lower() in ("nan", "na"):
             empty += 1
             continue
-        try:
+        with explained(f"{where}: '{cell[:40]}' is no number", ValueError), explained(f"{where}: {WHY}", UserError):
             score, value = scan.score(mutant), float(cell)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from error
-        except ValueError as error:
-            raise UserError(f"{where}: '{cell[:40]}' is no number") from error
         if not math.isfinite(value):
             raise UserError(f"{where}: '{cell[:40]}' is not finite")
         if score is None:

@@ -15,6 +15,9 @@ FILES = (
     "chains (steps, chains, ...) in .npy or .h5"
 )
 ABOUT = {
+    "predict": "Draws samples from a trained model by new chains from noise, and writes samples.pt and samples.png. "
+    "The config is that of the checkpoint's run, unless --config FILE names another, whose newest checkpoint is "
+    "--ckpt_path last; `predict --help all` shows every option.",
     "score": "Energies of samples, and log-likelihoods if asked, as a table with a histogram. Of several files the "
     "first holds the model's own kind of data, and the others are compared with it by AUROC.",
     "complete": "Draws the unknown part of samples given the known part, and shows both beside the truth.",
@@ -60,16 +63,35 @@ class Line(argparse.ArgumentParser):
         return message
 
 
+def predict_parser() -> Line:
+    """The parser of the words after `predict` where the checkpoint alone says what is drawn."""
+    parser = Line("python -m ebmlab predict", description=ABOUT["predict"])
+    add = parser.add_argument
+    _add_model(parser)
+    add("--condition", metavar="N=V,...", help="what is known of every sample: numbers or names of columns, and values")
+    add("--num_samples", type=int, metavar="N", help="number of samples (default: 64)")
+    add("--num_steps", type=int, metavar="N", help="steps of each chain (default: as in training)")
+    mean = "write E[v | h] of the last state in place of the state (default: true for images)"
+    add("--denoise", choices=("true", "false"), help=mean)
+    add("--seed", type=int, metavar="N", help="of the random numbers (default: 0)")
+    add("--batch_size", type=int, metavar="N", help="chains that run at the same time (default: 1000)")
+    add(
+        "--output",
+        metavar="PATH",
+        help=".npy, .pt or .csv of rows, or a folder (default: samples/ in the run's folder)",
+    )
+    return parser
+
+
 def model_parser(command: str) -> Line:
     """The parser of one of `MODEL_COMMANDS`."""
     parser = Line(f"python -m ebmlab {command}", description=ABOUT[command])
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help=FILES)
-    add("--ckpt_path", required=True, metavar="PATH", help="a checkpoint, or the folder of a run (its best, else last)")
+    _add_model(parser)
     add("--output", metavar="FILE", help=OUTPUT[command])
     add("--labels", help="column or array that holds labels, which are left out")
     add("--field", default="x", help="name of the samples in an .npz or .pt file of several arrays (default: x)")
-    add("--import", dest="modules", action="append", default=[], metavar="MODULE", help="own code of the model")
     add("--seed", type=int, default=0, help="of all random numbers (default: 0)")
     if command == "score":
         add("--log_likelihood", action="store_true", help="log-likelihoods too; log Z is kept beside the checkpoint")
@@ -107,7 +129,7 @@ def mutate_parser() -> Line:
     parser = Line("python -m ebmlab mutate", description=ABOUT["mutate"])
     add = parser.add_argument
     add("file", metavar="FILE", help="the sequence as a row of the alignment, in FASTA, A2M, A3M or Stockholm")
-    add("--ckpt_path", required=True, metavar="PATH", help="a checkpoint, or the folder of a run (its best, else last)")
+    _add_model(parser)
     add("--sequence", metavar="NAME", help="its name, if there are several in the file (default: the first)")
     add("--first", type=int, metavar="N", help="number of its first residue (default: that of NAME/N-M, else 1)")
     add("--measured", metavar="CSV", help="a table of measurements, with mutants such as A42G or A42G:K50L")
@@ -118,7 +140,6 @@ def mutate_parser() -> Line:
         metavar="FILE",
         help="the table, .csv; the heat map gets the same name (default: mutants.csv in the run)",
     )
-    add("--import", dest="modules", action="append", default=[], metavar="MODULE", help="own code of the model")
     return parser
 
 
@@ -151,3 +172,10 @@ def solve_parser() -> Line:
     add("--resume", action="store_true", help="go on with the search of this --name, or start it; --seconds count all")
     add("--seed", type=int, default=0, metavar="N", help="of all random numbers (default: 0)")
     return parser
+
+
+def _add_model(parser: Line) -> None:
+    where = "a checkpoint, or the folder of a run (its best, else last)"
+    parser.add_argument("--ckpt_path", required=True, metavar="PATH", help=where)
+    own = "own code of the model"
+    parser.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help=own)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ebmlab.app.own_modules import import_for_checkpoints
 from ebmlab.app.own_runs import check_links
-from ebmlab.app.parsers import Line
+from ebmlab.app.parsers import predict_parser
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_folder import CONFIG, run_of
 from ebmlab.app.words import options
@@ -37,16 +37,7 @@ def stands_alone(args: list[str]) -> bool:
 
 def predict_alone(args: list[str]) -> None:
     """Draws samples of the model that the checkpoint describes; see `save_samples` for the options."""
-    parser = Line("python -m ebmlab predict")
-    add = parser.add_argument
-    add("--ckpt_path", required=True)
-    for name in ("num_samples", "num_steps", "seed", "batch_size"):
-        add(f"--{name}", type=int)
-    add("--denoise", choices=("true", "false"))
-    add("--output")
-    add("--condition")
-    add("--import", dest="modules", action="append", default=[])
-    chosen = vars(parser.parse_args(args))
+    chosen = vars(predict_parser().parse_args(args))
     import_for_checkpoints(chosen.pop("modules"))
     model = load(chosen.pop("ckpt_path"))
     assert model.path is not None

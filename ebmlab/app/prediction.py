@@ -18,7 +18,7 @@ from ebmlab.data.interface import Data, Table
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
-from ebmlab.io.outputs import keep_apart, together
+from ebmlab.io.outputs import together
 from ebmlab.io.progress import Meter
 from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
@@ -53,9 +53,9 @@ def save_samples(
         batch_size: number of chains that run at the same time.
         output: a .npy, .pt or .csv file (the picture gets the same name), or a folder for the files. Default:
             `samples/` in the run folder.
-        condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...`, or a .npy, .csv or .pt
-            file with one sample, NaN where it is not known. Coordinates are numbered from 0 in the flattened sample, or
-            are names of columns. Chains of the conditional law draw the rest.
+        condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...`. Coordinates are
+            numbered from 0 in the flattened sample, or are names of columns. Chains of the conditional law draw the
+            rest.
 
     Returns:
         The files. `samples.pt` holds a float tensor `(num_samples, *event_shape)` in the units of the data (images
@@ -73,7 +73,6 @@ def save_samples(
         raise UserError(f"output is {target}, but these samples are no rows of a table: name a .npy")
     files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv")]
     files = [target, target.with_suffix(".png")] if is_file else files
-    keep_apart(files, [] if condition is None or "=" in condition else [condition])
     if denoise is None and (known := datamodule.preprocessing) is not None and len(known.shape) == 1:
         denoise = False  # a mean is a sharp picture, but no row of bits
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)

@@ -21,7 +21,7 @@ from ebmlab.app.loggers import make_loggers
 from ebmlab.app.run_folder import CONFIG, RUNS, claim, config_name, new_run
 from ebmlab.app.wandb_run import WandbMode, git_commit
 from ebmlab.drawing.race_plots import write_overview, write_target
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.files import whole
 from ebmlab.numerics.launch import launched_rank
 from ebmlab.studies.columns import curve_labels
@@ -62,10 +62,10 @@ def sample(args: list[str], parser: Any) -> None:
     parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
     parser.add_argument("--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab.")
     config = _parse(args, parser)
-    try:
+    with explained(
+        f"--accelerator {config.accelerator} --devices {config.devices}: {WHY}", (RuntimeError, ValueError, TypeError)
+    ):
         fabric = Fabric(accelerator=config.accelerator, devices=config.devices)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise UserError(f"--accelerator {config.accelerator} --devices {config.devices}: {error}") from error
     experiment = config_name(args)
     folder = _folder(experiment, config)
     torch.manual_seed(config.seed)  # some targets have random weights
@@ -185,8 +185,7 @@ def _to_wandb(config: Namespace, folder: Path, experiment: str, results: list[Re
             continue
         columns = list(dict.fromkeys(key for r in results for key in r.row))
         rows = [[r.target, r.sampler, *(r.row.get(c) for c in columns)] for r in results]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # W&B's own deprecations
+        with warnings.catch_warnings(action="ignore"):  # W&B's own deprecations
             logger.log_hyperparams({**config.as_dict(), "git_commit": git_commit()})
             logger.log_table("table", columns=["target", "sampler", *columns], data=rows)
             for path in pictures:

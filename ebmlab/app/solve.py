@@ -20,7 +20,7 @@ from ebmlab.app.run_folder import RUNS, SOLUTION, check_name, claim, new_run
 from ebmlab.app.signals import Stopped
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.search_curve import draw_search
-from ebmlab.errors import UserError, shown
+from ebmlab.errors import UserError, explained, shown
 from ebmlab.exchange import Foreign, read
 from ebmlab.io.outputs import together
 from ebmlab.problems import (
@@ -140,10 +140,8 @@ def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
     kind: Any = getattr(samplers, name) if name in samplers.__all__ else None
     if not (isinstance(kind, type) and issubclass(kind, samplers.Sampler)) or kind in UNFINISHED:
         raise UserError(f"--sampler {name}: there is no such sampler; `python -m ebmlab list samplers` names all")
-    try:
+    with explained(f"--sampler {name} needs settings, which `solve` has no options for: take another", TypeError):
         sampler: samplers.Sampler = kind()
-    except TypeError as error:
-        raise UserError(f"--sampler {name} needs settings, which `solve` has no options for: take another") from error
     check_annealed(energy, sampler)
     return sampler
 

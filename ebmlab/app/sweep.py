@@ -132,6 +132,7 @@ def _optuna() -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of heartbeats, and options of samplers
     return optuna
 
 
@@ -144,10 +145,8 @@ def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, han
     storage = _storage(optuna, url)
     study = optuna.create_study(storage=storage, study_name=name, direction=space.direction, load_if_exists=True)
     seed = None if options.seed is None else options.seed + len(study.trials)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # as Optuna 4 calls both options
-        # the defaults of Optuna 5; those of 4 take each setting by itself, and forget the trials that still run
-        study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+    # the defaults of Optuna 5; those of 4 take each setting by itself, and forget the trials that still run
+    study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
     median = optuna.pruners.MedianPruner(n_startup_trials=4)
     study.pruner = median if options.pruner == "median" else optuna.pruners.NopPruner()
     known = dict(study.user_attrs)
@@ -171,9 +170,7 @@ def _storage(optuna: Any, url: str) -> Any:
     patience = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
     for attempt in range(ATTEMPTS):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # heartbeats
-                return optuna.storages.RDBStorage(url, engine_kwargs=patience, heartbeat_interval=HEARTBEAT)
+            return optuna.storages.RDBStorage(url, engine_kwargs=patience, heartbeat_interval=HEARTBEAT)
         except (ImportError, ValueError, OSError, SQLAlchemyError, optuna.exceptions.OptunaError) as error:
             if attempt == ATTEMPTS - 1:
                 raise UserError(f"sweep: {url} cannot be used as the database: {one_line(error)}") from error
@@ -194,9 +191,7 @@ def _wait(optuna: Any, study: Any, wanted: int) -> bool:
     """Waits a moment if the missing trials are run by other processes, one of which may die; whether that is so."""
     if _before(study, math.inf) < wanted:
         return False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        optuna.storages.fail_stale_trials(study)
+    optuna.storages.fail_stale_trials(study)
     time.sleep(PAUSE)
     return True
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 
 WORDS = {"U": "texts", "S": "texts", "O": "objects", "M": "dates", "m": "times"}  # kinds of arrays without numbers
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # torch does not calculate with them
@@ -57,10 +57,10 @@ def _tensor(given: Any, what: str) -> Tensor:
             pass  # NumPy says more clearly what is wrong
     if np.ma.is_masked(given):
         raise UserError(f"{what} is an array with masked entries: fill them in, or leave their rows out")
-    try:
+    with explained(
+        f"{what} is no array of numbers: its rows have different lengths", (TypeError, ValueError, RuntimeError)
+    ):
         array = np.asarray(given)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{what} is no array of numbers: its rows have different lengths") from error
     if array.dtype.name in OWN_FLOATS:
         array = array.astype(np.float32)
     if array.dtype.kind not in "biuf":

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebmlab.data import mixed
 from ebmlab.domains import Domain, Real
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.numerics.streams import draw_alike
 from ebmlab.product import Product
 
@@ -131,11 +131,9 @@ class Preprocessing:
         Raises:
             UserError: something else wrote it, or it is damaged.
         """
-        try:
+        with explained(f"the preprocessing is damaged or of another version ({WHY})", (TypeError, ValueError)):
             found = cls(**plain)
             found._check()
-        except (TypeError, ValueError) as error:
-            raise UserError(f"the preprocessing is damaged or of another version ({error})") from error
         return found
 
     def difference(self, other: Preprocessing) -> str | None:
@@ -247,7 +245,8 @@ class Preprocessing:
         classes = self.shaped(raw)
         if not ((classes == classes.round()) & (classes >= 0) & (classes < self.num_classes)).all():
             raise UserError(f"classes must be whole numbers from 0 to {self.num_classes - 1}")
-        return torch.nn.functional.one_hot(classes.long(), self.num_classes).float()
+        states = torch.zeros(*classes.shape, self.num_classes, device=classes.device)
+        return states.scatter_(-1, classes.long().unsqueeze(-1), 1.0)
 
 
 def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:

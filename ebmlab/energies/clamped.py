@@ -12,7 +12,7 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical, Domain, Finite
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.product import Product
 
 Array = Tensor | Sequence[Any]
@@ -201,10 +201,8 @@ def _event(domain: Domain, x: Array, free: Tensor) -> Tensor:
     flat, filler = (domain.flat(state) for state in (event.unsqueeze(0), _lowest(domain).to(event)))
     flat = flat.index_copy(1, free, filler.index_select(1, free))
     event = flat.view(1, *domain.event_shape)
-    try:
+    with explained(f"Clamped: the given coordinates of x are not a state of the energy: {WHY}", UserError):
         domain.validate(event)
-    except UserError as error:
-        raise UserError(f"Clamped: the given coordinates of x are not a state of the energy: {error}") from error
     return event[0]
 
 
@@ -212,10 +210,8 @@ def _subset(domain: Domain, free: Tensor) -> Domain:
     """The domain of the coordinates that are free, `(size,)`, bool."""
     if not isinstance(domain, Product):
         return domain.with_shape(int(free.sum()))
-    try:
+    with explained(f"Clamped: mask: {WHY}", UserError):
         return domain.subset(free)
-    except UserError as error:
-        raise UserError(f"Clamped: mask: {error}") from error
 
 
 def _lowest(domain: Domain) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy
+from ebmlab.engine.kept_programs import Program
 from ebmlab.engine.protocol import Kernel
 from ebmlab.errors import UserError
 
@@ -71,7 +72,7 @@ def compiling(
         # one program: not split for DDP, and without the checks of anomaly detection, which read values
         whole = torch._dynamo.config.patch(cache_size_limit=PROGRAMS, optimize_ddp=False)
         with whole, torch.autograd.set_detect_anomaly(False), _without_advice():
-            yield _compiled(function, on_cpu and x.numel() >= few, on_cpu and loops and IN_CPP)
+            yield _compiled(function, on_cpu and x.numel() >= few, on_cpu and loops and IN_CPP).for_one_run()
     except torch._dynamo.exc.TorchDynamoException as error:
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
         reason = lines[0] if lines else type(error).__name__
@@ -145,7 +146,8 @@ def run_compiled(kernel: Kernel, energy: Energy, x: Tensor, num_steps: int, call
     """
     settings = kernel.settings.to(x.device, torch.promote_types(x.dtype, torch.float32))
     rows = settings[torch.arange(max(num_steps, 1), device=x.device) % len(settings)]
-    state = kernel.start(energy, x.clone(), rows[0].unbind(), *kernel.options)
+    state = kernel.start(energy, x, rows[0].unbind(), *kernel.options)
+    state = state.each(lambda tensor, _: tensor.clone(), state)  # none is another one, as in the states of programs
     sums, evaluations = (x.new_zeros(2, len(x)) if report else None), 0.0
     length = unrolled(num_steps)
     blocks = torch.split(rows[:num_steps], length) if num_steps else ()
@@ -185,18 +187,20 @@ def _several(
 def _without_advice() -> Iterator[None]:
     """Programs in C++ make torch warn of operations that they call by another way, and of a CUDA that is not there."""
     loggers = [logging.getLogger(name) for name in ("torch._inductor.ir", "torch.utils.cpp_extension")]
-    levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
-            logger.setLevel(logging.ERROR)
+            logger.addFilter(_is_error)
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        for logger in loggers:
+            logger.removeFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 @functools.cache
-def _compiled(function: Callable[..., Any], torch_random: bool, in_cpp: bool) -> Any:
+def _compiled(function: Callable[..., Any], torch_random: bool, in_cpp: bool) -> Program:
     """The program, which draws random numbers by torch's generator or itself. The compiler is imported only here."""
-    options: dict[str, Any] = {"fallback_random": torch_random, "cpp_wrapper": in_cpp}
-    return torch.compile(function, fullgraph=True, dynamic=False, options=options)
+    return Program(function, {"fallback_random": torch_random, "cpp_wrapper": in_cpp})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ebmlab.energies import Ising
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.exchange.foreign import Foreign, spins
 from ebmlab.exchange.format import Format, looks_like_text, only
 from ebmlab.io.files import whole
@@ -39,10 +39,8 @@ def read(path: Path, vartype: str | None) -> Foreign:
     """A vector that `numpy.save` or `numpy.savetxt` wrote."""
     with path.open("rb") as file:
         binary = file.read(6) == b"\x93NUMPY"
-    try:
+    with explained(f"it is no vector of numbers ({WHY})", (ValueError, OSError, EOFError)):
         return take(np.load(path) if binary else np.loadtxt(path, ndmin=1))
-    except (ValueError, OSError, EOFError) as error:
-        raise UserError(f"it is no vector of numbers ({one_line(error)})") from error
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:

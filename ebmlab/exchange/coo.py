@@ -15,7 +15,7 @@ import numpy as np
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, from_bits, labels, spins
-from ebmlab.exchange.format import Format, looks_like_text, only, text_of
+from ebmlab.exchange.format import Format, first_line, looks_like_text, only, text_of
 from ebmlab.io.files import whole
 
 _HEADER = re.compile(r"#.*?vartype[:=]\s*(\w+)")
@@ -86,11 +86,8 @@ def write(foreign: Foreign, path: Path) -> list[str]:
 
 
 def _holds(path: Path, head: bytes) -> bool:
-    if not looks_like_text(head):
-        return False
-    lines = [line for line in head.decode(errors="ignore").splitlines() if line.strip()]
-    first = next((line for line in lines if not line.lstrip().startswith("#")), "")
-    return any(_HEADER.match(line.strip()) for line in lines) or bool(_LINE.fullmatch(first))
+    lines = head.decode(errors="ignore").splitlines() if looks_like_text(head) else ()
+    return any(_HEADER.match(line.strip()) for line in lines) or bool(_LINE.fullmatch(first_line(head)))
 
 
 FORMAT = Format("coo", "dimod's text in coordinates", (".coo",), _holds, read, write=write)

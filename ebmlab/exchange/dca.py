@@ -15,7 +15,7 @@ import torch
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, potts
-from ebmlab.exchange.format import Format, looks_like_text, only, text_of
+from ebmlab.exchange.format import Format, first_line, only, text_of
 from ebmlab.io.files import write_whole
 
 ALPHABETS = ("-ACDEFGHIKLMNPQRSTVWY", "-ACGU", "-ACGT")  # protein, RNA, DNA; the gap comes first
@@ -118,10 +118,7 @@ def _model(
 
 
 def _holds(path: Path, head: bytes) -> bool:
-    if not looks_like_text(head):
-        return False
-    lines = (line for line in head.decode(errors="ignore").splitlines() if line.strip() and line.lstrip()[0] != "#")
-    return bool(_LINE.fullmatch(next(lines, "")))
+    return bool(_LINE.fullmatch(first_line(head)))
 
 
 FORMAT = Format("dca", "adabmDCA: text of couplings and fields", (".dca",), _holds, read, write=write)

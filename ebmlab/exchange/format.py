@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from ebmlab.energies import Bipartite
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.extras import install
 
@@ -55,10 +55,19 @@ def needed(package: str, why: str, extra: str | None = "exchange") -> ModuleType
 
 def text_of(path: Path) -> str:
     """The text of a file; raises `UserError` if it is none."""
-    try:
+    with explained("it is no text", UnicodeDecodeError):
         return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError("it is no text") from error
+
+
+def has(*names: str) -> Callable[[Any], bool]:
+    """Whether an object has these attributes."""
+    return lambda given: all(hasattr(given, name) for name in names)
+
+
+def first_line(head: bytes) -> str:
+    """The first line of a file that is neither empty nor a comment (`#`); "" where its first bytes are no text."""
+    lines = head.decode(errors="ignore").splitlines() if looks_like_text(head) else ()
+    return next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
 
 
 def looks_like_text(head: bytes) -> bool:

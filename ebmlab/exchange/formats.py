@@ -10,7 +10,7 @@ import torch
 
 from ebmlab.domains import Categorical, Spin
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained, one_line
 from ebmlab.exchange import (
     arrays,
     bernoulli_rbm,
@@ -66,12 +66,9 @@ def read(given: Any, kind: str | None = None, *, vartype: str | None = None) -> 
     known = next((form for form in FORMATS if form.accepts is not None and form.accepts(given)), None)
     if known is None or known.take is None:
         raise UserError(f"a {type(given).__name__} is no model or problem of a package that is known: {known_kinds()}")
-    try:
+    what = f"the {type(given).__name__} cannot be read as {known.about}"
+    with explained(f"{what} ({WHY})", (TypeError, ValueError, KeyError)), explained(f"{what}: {WHY}", UserError):
         return known.take(given)
-    except (TypeError, ValueError, KeyError) as error:
-        raise UserError(f"the {type(given).__name__} cannot be read as {known.about} ({one_line(error)})") from error
-    except UserError as error:
-        raise UserError(f"the {type(given).__name__} cannot be read as {known.about}: {error}") from error
 
 
 def write(energy: Energy | Foreign, path: str | Path, *, kind: str | None = None) -> list[str]:

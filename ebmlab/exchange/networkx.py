@@ -6,7 +6,7 @@ from typing import Any
 
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign
-from ebmlab.exchange.format import Format, needed
+from ebmlab.exchange.format import Format, has, needed
 from ebmlab.exchange.weighted_graph import edges_of, graph
 
 
@@ -28,8 +28,10 @@ def make(foreign: Foreign) -> Any:
     return made
 
 
-def _accepts(given: Any) -> bool:
-    return all(hasattr(given, name) for name in ("nodes", "edges", "is_directed", "is_multigraph"))
-
-
-FORMAT = Format("networkx", "graphs of networkx", accepts=_accepts, take=take, make=make)
+FORMAT = Format(
+    "networkx",
+    "graphs of networkx",
+    accepts=has("nodes", "edges", "is_directed", "is_multigraph"),
+    take=take,
+    make=make,
+)

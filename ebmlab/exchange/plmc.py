@@ -20,10 +20,10 @@ import numpy as np
 import torch
 
 from ebmlab.energies import Potts
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 from ebmlab.exchange.dca import ALPHABETS
 from ebmlab.exchange.foreign import Foreign, labels, potts, precision
-from ebmlab.exchange.format import Format, only
+from ebmlab.exchange.format import Format, has, only
 from ebmlab.io.files import whole
 
 SETTINGS = ("theta", "lambda_h", "lambda_J", "lambda_group", "effective_number")
@@ -157,17 +157,12 @@ def _letters(known: Any, count: int) -> str:
 
 
 def _text(letters: Array) -> str:
-    try:
+    with explained("its letters are no ASCII text", UnicodeDecodeError):
         return b"".join(letters.tolist()).decode("ascii")
-    except UnicodeDecodeError as error:
-        raise UserError("its letters are no ASCII text") from error
-
-
-def _accepts(given: Any) -> bool:
-    return all(hasattr(given, name) for name in ("J_ij", "h_i", "alphabet", "index_list"))
 
 
 FORMAT = Format(
     "plmc", "plmc, EVcouplings: binary parameters", (".model", ".eij", ".Jij"),
-    lambda path, head: _layout(head, path.stat().st_size) is not None, read, _accepts, take, write,
+    lambda path, head: _layout(head, path.stat().st_size) is not None, read,
+    has("J_ij", "h_i", "alphabet", "index_list"), take, write,
 )  # fmt: skip

@@ -17,7 +17,7 @@ import torch
 from ebmlab.errors import UserError
 from ebmlab.exchange.dca import ALPHABETS
 from ebmlab.exchange.foreign import Foreign, labels, potts
-from ebmlab.exchange.format import Format, looks_like_text, text_of
+from ebmlab.exchange.format import Format, first_line, text_of
 
 RULE = "#" + 70 * "="  # the first line of each file
 LETTERS = {len(alphabet) - 1: alphabet[1:] for alphabet in ALPHABETS[:2]}
@@ -115,10 +115,7 @@ def _accepts(given: Any) -> bool:
 
 
 def _holds(path: Path, head: bytes) -> bool:
-    if not head.startswith(RULE.encode()) or not looks_like_text(head):
-        return False
-    lines = (line for line in head.decode(errors="ignore").splitlines() if line.strip() and line[0] != "#")
-    return next(lines, "").partition(",")[0].isdigit()
+    return head.startswith(RULE.encode()) and first_line(head).partition(",")[0].isdigit()
 
 
 FORMAT = Format("pydca", "pydca: two text files", (), _holds, read, _accepts, take)

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from ebmlab.energies import RBM, CategoricalRBM, Energy
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UNFIT, WHY, UserError, explained
 from ebmlab.exchange.foreign import Foreign, Form, from_bits, machine, spins
-from ebmlab.exchange.format import Format, needed, only
+from ebmlab.exchange.format import Format, has, needed, only
 from ebmlab.io.files import whole
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -36,11 +36,8 @@ _UPDATE = re.compile(r"update_(\d+)")
 def read(path: Path, vartype: str | None) -> Foreign:
     """The last update of an archive, or the best trial of a restricted Coulomb machine."""
     h5py = needed("h5py", "archives of rbms")
-    try:
-        with h5py.File(path, "r") as archive:
-            return _archive(archive)
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise UserError(f"it is cut short or damaged ({one_line(error)})") from error
+    with explained(f"it is cut short or damaged ({WHY})", UNFIT), h5py.File(path, "r") as archive:
+        return _archive(archive)
 
 
 def take(given: Any) -> Foreign:
@@ -151,11 +148,7 @@ def _sequences(W: np.ndarray[Any, Any], a: np.ndarray[Any, Any], b: np.ndarray[A
     return energy
 
 
-def _accepts(given: Any) -> bool:
-    return all(hasattr(given, name) for name in (*PARTS, "name"))
-
-
 FORMAT = Format(
     "rbms", "rbms, fastrbm: archives (.h5)", (".h5", ".hdf5"), lambda path, head: head.startswith(MAGIC), read,
-    _accepts, take, write, make,
+    has(*PARTS, "name"), take, write, make,
 )  # fmt: skip

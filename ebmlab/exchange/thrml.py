@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ebmlab.energies import Ising
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 from ebmlab.exchange.foreign import Foreign, spins
-from ebmlab.exchange.format import Format, needed, only
+from ebmlab.exchange.format import Format, has, needed, only
 
 
 def take(given: Any) -> Foreign:
@@ -26,10 +26,8 @@ def take(given: Any) -> Foreign:
     biases, weights = (np.asarray(part, np.float64) for part in (given.biases, given.weights))
     if biases.shape != (len(place),) or weights.shape != (len(given.edges),):
         raise UserError("its lists of nodes and biases, or of edges and weights, have different lengths")
-    try:
+    with explained("one of its edges ends at a node that is not in its list of nodes", KeyError):
         rows, columns = ([place[id(edge[end])] for edge in given.edges] for end in (0, 1))
-    except KeyError as error:
-        raise UserError("one of its edges ends at a node that is not in its list of nodes") from error
     energy = spins(rows, columns, beta * weights, beta * biases)
     return Foreign(energy, "thrml", form="bits", facts={"beta": beta})
 
@@ -53,8 +51,6 @@ def make(foreign: Foreign) -> Any:
     )
 
 
-def _accepts(given: Any) -> bool:
-    return all(hasattr(given, name) for name in ("nodes", "edges", "biases", "weights", "beta"))
-
-
-FORMAT = Format("thrml", "thrml, hamon: IsingEBM", accepts=_accepts, take=take, make=make)
+FORMAT = Format(
+    "thrml", "thrml, hamon: IsingEBM", accepts=has("nodes", "edges", "biases", "weights", "beta"), take=take, make=make
+)

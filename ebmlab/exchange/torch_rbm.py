@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from ebmlab.energies import RBM
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.exchange.foreign import Foreign, machine
 from ebmlab.exchange.format import Format, needed, only
 from ebmlab.io.files import Damaged, load, save
@@ -40,10 +40,8 @@ def take(given: Any) -> Foreign:
 
 def read(path: Path, vartype: str | None) -> Foreign:
     """A `state_dict()` that `torch.save` wrote; whatever else is in the file is refused and not executed."""
-    try:
+    with explained(f"it is damaged, or holds more than tensors ({WHY})", Damaged):
         state = load(path, map_location="cpu")
-    except Damaged as error:
-        raise UserError(f"it is damaged, or holds more than tensors ({error})") from error
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise UserError("it holds no state_dict of tensors: save model.state_dict()")
     return take(state)

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained, one_line
 from ebmlab.io.folders import make_folder
 
 _SEAL = b"\nebmlab sha256 "  # `save` ends each file with this and the 64 digits of its checksum
@@ -124,10 +124,8 @@ def read_given(path: Path, named: str) -> str:
         path: the file.
         named: what messages call it.
     """
-    try:
+    with explained(f"{named} cannot be read: {WHY}", (OSError, UnicodeDecodeError)):
         return read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{named} cannot be read: {one_line(error)}") from error
 
 
 def remove_temporaries(folder: Path) -> None:
@@ -197,13 +195,12 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise UserError(f"ckpt_path is {path}: no such file; give a .ckpt file, or `last` for the newest run's")
-    try:
+    with explained(
+        f"{path} cannot be read as a checkpoint ({WHY}): it is damaged or not a checkpoint; use "
+        "another file of that run",
+        (Damaged, OSError),
+    ):
         checkpoint = load(path, map_location="cpu")
-    except (Damaged, OSError) as error:
-        raise UserError(
-            f"{path} cannot be read as a checkpoint ({one_line(error)}): it is damaged or not a checkpoint; use "
-            "another file of that run"
-        ) from error
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         raise UserError(f"{path} is not a Lightning checkpoint: it has no state_dict")
     return checkpoint

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 
 
 def make_folder(folder: Path, again: bool = True) -> list[Path]:
@@ -51,7 +51,5 @@ def cache_folder() -> Path:
     """
     if folder := os.environ.get("EBMLAB_CACHE"):
         return Path(folder)
-    try:
+    with explained("this user has no home folder: set EBMLAB_CACHE to a folder for what is kept", RuntimeError):
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
-    except RuntimeError as error:
-        raise UserError("this user has no home folder: set EBMLAB_CACHE to a folder for what is kept") from error

@@ -12,12 +12,13 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from ebmlab.errors import UserError
 from ebmlab.io.folders import cache_folder
 
 
 def remember(text: str) -> None:
     """Remembers a text that ebmlab writes for the user; it is no error if the cache cannot be written."""
-    with suppress(OSError, RuntimeError):  # no home folder, or a full disk
+    with suppress(OSError, UserError):  # a full disk, or no home folder
         _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         (_folder() / _name(text)).touch(mode=0o600)
 
@@ -28,7 +29,7 @@ def is_own(text: str) -> bool:
         status = _folder().stat()
         alone = status.st_uid == os.getuid() and not status.st_mode & 0o022
         return alone and (_folder() / _name(text)).is_file()
-    except (OSError, RuntimeError):
+    except (OSError, UserError):
         return False
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.old_names import current_class, current_paths, current_settings
 
 IMPORTED = ("ebmlab.", "torch.nn.", "torch.optim.")  # rebuilding may import these; others must have been imported
@@ -124,10 +124,10 @@ def rebuild(recipe: Any) -> Any:
     made_by, settings = find(path), current_settings(path, settings)
     if _is_maker(made_by):
         return functools.partial(made_by, **settings)
-    try:
+    with explained(
+        f"{recipe['class_path']} cannot be made again ({WHY})", (TypeError, AttributeError, ValueError, RuntimeError)
+    ):
         return made_by(**settings)
-    except (TypeError, AttributeError, ValueError, RuntimeError) as error:
-        raise UserError(f"{recipe['class_path']} cannot be made again ({one_line(error)})") from error
 
 
 def find(path: Any) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from ebmlab.data.interface import Data
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Domain
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.described import CLASS_PATH
 from ebmlab.io.plain import require_finite
 from ebmlab.learners.compiled_energy import uncompiled
@@ -226,11 +226,9 @@ class Learner(Rebuilt, Draws):
 
     def configure_optimizers(self) -> Any:
         try_optimizer(self._make_optimizer, self._make_lr_scheduler, self.parameters())
-        try:
+        with explained(f"optimizer or lr_scheduler: {WHY}", ValueError):
             optimizer = self._make_optimizer(self.parameters())
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
-        except ValueError as error:
-            raise UserError(f"optimizer or lr_scheduler: {error}") from error
         self._settings = settings_of(optimizer)
         for group in self._settings:
             require_factor("optimizer", lr=float(group.get("lr", 0.0)))

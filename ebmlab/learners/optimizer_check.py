@@ -35,8 +35,7 @@ def try_optimizer(
         return torch.zeros(())
 
     part, schedule = "optimizer", None
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), torch.enable_grad():
-        warnings.simplefilter("ignore")
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"), torch.enable_grad():
         try:
             optimizer = make_optimizer(small)
             closure()

@@ -78,3 +78,11 @@ def undisturbed(loader: Any, seed: int | None = None) -> Iterator[None]:
     finally:
         for generator, state in states:
             generator.set_state(state)
+
+
+def generator_states(device: torch.device) -> dict[str, Tensor]:
+    """The states of the global generators that chains on a device draw from, by the kind of device."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type != "cpu":
+        states[device.type] = torch.get_device_module(device).get_rng_state(device)
+    return states

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Spin
 from ebmlab.energies import Energy, Evaluation, PerChain
 from ebmlab.energies.paths.tempering import TemperedEnergy, Tempering, tempered
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 from ebmlab.numerics.bit_planes import random_words
 from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler, Tempered
 from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, multi_spin
@@ -65,13 +65,12 @@ class Chains(Protocol):
 def check_annealed(energy: Energy, sampler: Sampler) -> None:
     """Raises `UserError` if the sampler does not support the energy, or not at other temperatures."""
     sampler.check(energy)
-    try:
+    with explained(
+        f"{type(sampler).__name__} samples {type(energy).__name__}, but not at other temperatures, through which "
+        "chains are annealed: take another sampler, such as ChromaticMetropolis or PathAuxiliary",
+        UserError,
+    ):
         sampler.check(tempered(energy, 1.0))
-    except UserError as error:
-        raise UserError(
-            f"{type(sampler).__name__} samples {type(energy).__name__}, but not at other temperatures, through which "
-            "chains are annealed: take another sampler, such as ChromaticMetropolis or PathAuxiliary"
-        ) from error
 
 
 def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:

@@ -17,12 +17,13 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ
 from ebmlab.io.fingerprint import fingerprint
+from ebmlab.numerics.streams import generator_states
 from ebmlab.problems.annealing import Geometric, Schedule, beta_range
 from ebmlab.problems.chains import Chains, check_annealed, random_chains
 from ebmlab.problems.course import Course
 from ebmlab.problems.reheated import Heat, Reheated
 from ebmlab.problems.resampled import Resampled, Resampling
-from ebmlab.problems.saved_search import Moment, SavedSearch, random_states, restore_random
+from ebmlab.problems.saved_search import Moment, SavedSearch, restore_random
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
 
@@ -170,7 +171,7 @@ def minimise(
                     course, best.heat = course.reheated(heat.peak, best.seconds, end), heat.returned()
             enough = (report is not None and report(best)) or (target is not None and lowest <= target)
             if file is not None:
-                looks, random = len(best.curve), random_states(energy.device)
+                looks, random = len(best.curve), generator_states(energy.device)
                 file.moment = Moment(
                     course, best.steps, best.seconds, looks, best.curve, best.notes, best.heat, chains.states(), random
                 )

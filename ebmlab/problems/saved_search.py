@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UNFIT, WHY, UserError, explained
 from ebmlab.io.files import Damaged, check_regular, load, save
 from ebmlab.problems.course import Course
 from ebmlab.problems.reheated import Heat
@@ -73,14 +73,11 @@ class SavedSearch:
         check_regular(path)
         if not path.exists():
             return None
-        try:
+        line = f"{path} is damaged, or not the file of a search ({WHY}): delete it to begin again"
+        with explained(line, (Damaged, *UNFIT)):
             kept = load(path, map_location="cpu")
             self._compare(kept["settings"])
             return self._moment(kept)
-        except (Damaged, OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise UserError(
-                f"{path} is damaged, or not the file of a search ({one_line(error)}): delete it to begin again"
-            ) from error
 
     def save(self) -> None:
         """Writes the newest moment, if there is one."""
@@ -138,23 +135,13 @@ class SavedSearch:
         return heat
 
 
-def random_states(device: torch.device) -> dict[str, Tensor]:
-    """The states of the generators that chains on a device draw from."""
-    states = {"cpu": torch.get_rng_state()}
-    if device.type != "cpu":
-        states[device.type] = torch.get_device_module(device).get_rng_state(device)
-    return states
-
-
 def restore_random(states: Mapping[str, Tensor], device: torch.device) -> None:
     """Puts the states of generators back.
 
     Raises:
         UserError: they are no such states, or of another kind of device.
     """
-    try:
+    with explained(f"the search has no states of the random generators of {device.type}", UNFIT):
         torch.set_rng_state(states["cpu"].clone())
         if device.type != "cpu":
             torch.get_device_module(device).set_rng_state(states[device.type].clone(), device)
-    except (LookupError, TypeError, AttributeError, RuntimeError) as error:
-        raise UserError(f"the search has no states of the random generators of {device.type}") from error

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from ebmlab.data.preprocessing import LEVELS
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.files import check_regular
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -111,15 +111,15 @@ def read_picture(path: Path, shape: tuple[int, ...]) -> Picture:
 
     channels, height, width = shape
     check_regular(path)
-    try:
-        with Image.open(path, formats=FORMATS) as file:
-            _check_depth(file)
-            frames, clear, deep = getattr(file, "is_animated", False), _is_clear(file), file.mode.startswith("I")
-            image = _converted(ImageOps.exif_transpose(file), channels)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UserError(f"{path} is not a readable picture ({one_line(error)})") from error
+    bad = OSError, ValueError, SyntaxError, Image.DecompressionBombError
+    with (
+        explained(f"{path} is not a readable picture ({WHY})", bad),
+        explained(f"{path}: {WHY}", UserError),
+        Image.open(path, formats=FORMATS) as file,
+    ):
+        _check_depth(file)
+        frames, clear, deep = getattr(file, "is_animated", False), _is_clear(file), file.mode.startswith("I")
+        image = _converted(ImageOps.exif_transpose(file), channels)
     scale = max(height / image.height, width / image.width)
     if scale != 1:
         sizes = [max(height, round(image.height * scale)), max(width, round(image.width * scale))]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, Part, PerChain
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.product import Product
 from ebmlab.samplers.gibbs import Gibbs
 from ebmlab.samplers.langevin import MALA
@@ -108,10 +108,8 @@ class Alternate(Sampler):
             )
         nobody = torch.empty(0, *energy.domain.event_shape)
         for name, kernel in self.named().items():
-            try:
+            with explained(f"Alternate: {name}: {WHY}", UserError):
                 kernel.check(Part(energy, name, x=nobody))
-            except UserError as error:
-                raise UserError(f"Alternate: {name}: {error}") from error
 
     @torch.no_grad()
     def init(

@@ -179,8 +179,8 @@ class Sampler(Recorded, nn.Module):
             x: as in `sample`.
             num_steps: as in `sample`.
             compile: let `torch.compile` make one program of eight steps, which may draw other random numbers. The first
-                run with a number of chains takes 10 to 20 seconds longer, the next ones as little as 0.3 of the time
-                (docs/performance.md).
+                run with a number of chains takes 10 to 20 seconds longer, of which the next process saves most. Later
+                ones take as little as 0.3 of the time (docs/performance.md).
 
         Raises:
             UserError: as `sample`; with `compile` also if the kernel cannot be compiled, or there is no C++ compiler.
@@ -196,7 +196,8 @@ class Sampler(Recorded, nn.Module):
         with fast_products(energy, len(x)):
             if compile:
                 return self._compiled(energy, x, num_steps, "last_states(compile=True)")[0]
-            return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))])
+            blocks = [self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))]
+        return blocks[0] if len(blocks) == 1 and num_steps > 0 else torch.cat(blocks)
 
     def compilable(self, energy: Energy) -> Kernel | None:
         """The kernel on an energy for compiled programs; None where there is none, or it is slower as a program."""
@@ -204,8 +205,7 @@ class Sampler(Recorded, nn.Module):
 
     def require_compilable(self, energy: Energy, caller: str) -> Kernel:
         """`compilable`, or a `UserError` that names the caller where it is None."""
-        kernel = self.compilable(energy)
-        if kernel is None:
+        if (kernel := self.compilable(energy)) is None:
             raise self._not_compilable(energy, caller)
         return kernel
 

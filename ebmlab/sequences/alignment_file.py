@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.extras import install
 from ebmlab.io.files import check_regular
 from ebmlab.settings import require_choice
@@ -83,13 +83,11 @@ def read_lines(path: Path) -> list[str]:
         UserError: it is no text, damaged, or larger than `LONGEST`.
     """
     check_regular(path)
-    try:
+    with explained(f"{path} cannot be read: {WHY}", (OSError, EOFError, zlib.error)):
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as file:
             content = file.read(LONGEST + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read: {one_line(error)}") from error
     if len(content) > LONGEST:
         raise UserError(f"{path} has more than {LONGEST >> 30} GiB, which no alignment has")
     content = content.rstrip(b"\0")  # ColabFold ends its files with it

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ebmlab.domains import Finite
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.files import load, save
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers import Sampler
@@ -138,13 +138,11 @@ class Study:
         check_file_names(self.targets, self.samplers, self.measures or {}, self.sweep is not None)
         for target, energy in self.targets.items():
             for name, contender in self.samplers.items():
-                try:
+                with explained(f"samplers.{name} on targets.{target}: {WHY}", UserError):
                     contender.sampler.check(energy)
                     if contender.tuner is not None:
                         contender.tuner.check(contender.sampler, contender.tune_steps)
                         contender.tuner.check_energy(energy)
-                except UserError as error:
-                    raise UserError(f"samplers.{name} on targets.{target}: {error}") from error
 
     def run(self, fabric: Fabric, folder: Path, *, report: Callable[[list[Result]], object]) -> list[Result]:
         """Runs every sampler on every target, and calls `report` with all results so far after each.

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from ebmlab.energies import Energy, MaskedLanguageModel
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, explained
 from ebmlab.studies.measures import Measure
 
 
@@ -111,10 +111,8 @@ def grams(sentence: str, n: int) -> list[tuple[str, ...]]:
 
 def _lines(path: Path) -> list[str]:
     """The sentences of a text file."""
-    try:
+    with explained(f"Sentences: the corpus '{path}' is not a text file that can be read", (OSError, UnicodeError)):
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"Sentences: the corpus '{path}' is not a text file that can be read") from error
     if not lines:
         raise UserError(f"Sentences: the corpus '{path}' has no sentences")
     return lines

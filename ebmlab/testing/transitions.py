@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.samplers import Leg, Sampler
 from ebmlab.testing.law import ExactLaw
 from ebmlab.testing.lazy_uniform import NotEnumerableError
@@ -48,13 +48,12 @@ def transition_matrix(sampler: Kernel, energy: Energy, *, step: int = 0) -> Tens
         (torch.Size([8, 8]), True)
     """
     law = ExactLaw(energy, "transition_matrix")
-    try:
+    with explained(
+        f"transition_matrix: {title(sampler)} {WHY}, which cannot be enumerated: assert_invariant and "
+        "assert_exact_starts test it by simulation",
+        NotEnumerableError,
+    ):
         return step_matrix(sampler, law, step)
-    except NotEnumerableError as error:
-        raise UserError(
-            f"transition_matrix: {title(sampler)} {error}, which cannot be enumerated: assert_invariant and "
-            "assert_exact_starts test it by simulation"
-        ) from error
 
 
 def step_matrix(sampler: Kernel, law: ExactLaw, step: int = 0) -> Tensor:

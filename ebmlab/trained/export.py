@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UNFIT, WHY, UserError, explained
 from ebmlab.extras import require
 from ebmlab.io.files import write_whole
 
@@ -59,13 +59,12 @@ def export_energy(energy: Energy, path: Path) -> None:
     if path.suffix == ".onnx" and energy.dtype != torch.float32:
         energy = copy.deepcopy(energy).float()
     x, number = energy.random(3), torch.export.Dim("n", min=1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.export.export(energy.eval(), (x,), dynamic_shapes=({0: number},), strict=False)
-            content = _onnx(program) if path.suffix == ".onnx" else _pt2(program)
-    except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
-        raise UserError(f"{type(energy).__name__} cannot be exported: {one_line(error)}") from error
+    with (
+        explained(f"{type(energy).__name__} cannot be exported: {WHY}", UNFIT),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        program = torch.export.export(energy.eval(), (x,), dynamic_shapes=({0: number},), strict=False)
+        content = _onnx(program) if path.suffix == ".onnx" else _pt2(program)
     write_whole(path, content)
 
 

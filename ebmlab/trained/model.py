@@ -14,7 +14,7 @@ from ebmlab.data import mixed
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.progress import Meter
 from ebmlab.samplers import Info, Sampler
 from ebmlab.samplers.draws import Draws
@@ -268,10 +268,8 @@ class TrainedModel:
         if len(x) == 0:
             raise UserError("raw holds no events")
         if check:
-            try:
+            with explained(f"raw data become no states of {type(energy).__name__}: {WHY}", UserError):
                 energy.domain.validate(x)
-            except UserError as error:
-                raise UserError(f"raw data become no states of {type(energy).__name__}: {error}") from error
         return x, back
 
 

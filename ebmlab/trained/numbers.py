@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]
@@ -22,10 +22,8 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
     """A tensor of the numbers, and a function that turns results into a tensor or array, as the numbers were."""
     if isinstance(raw, Tensor):
         return as_numbers(raw, what), lambda result: result
-    try:
+    with explained(f"{what} is no array ({WHY})", ValueError):
         array = np.asarray(raw)  # a list's numbers have 8 bytes here, and torch's default type elsewhere
-    except ValueError as error:
-        raise UserError(f"{what} is no array ({one_line(error)})") from error
     return as_numbers(array, what), lambda result: result.cpu().numpy()
 
 

@@ -218,19 +218,11 @@ def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
     samples = torch.load(RUN / "samples" / "samples.pt", weights_only=True).flatten(1)
     assert torch.allclose(samples[:, [3, 20]], torch.tensor([1, 0.25]), atol=1e-5)
     assert samples.std(0).max() > 0
-    event = digits[0].numpy() / 16
-    event[:, 4:] = np.nan
-    np.save("half.npy", event)
-    main(["predict", "--condition=half.npy", "--output=half", *options])
-    samples = torch.load("half/samples.pt", weights_only=True)
-    assert torch.allclose(samples[..., :4, :], digits[:1, :, :4] / 16, atol=1e-5)
 
 
-def test_conditions_keep_the_digits_of_large_numbers(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", [[1_700_000_010.5, np.nan]])
-    for condition in ("0=1700000010.5", str(tmp_path / "a.npy")):
-        event, mask = read_condition(condition, (2,))
-        assert float(event[0, 0]) == 1_700_000_010.5 and mask.tolist() == [True, False]
+def test_conditions_keep_the_digits_of_large_numbers() -> None:
+    event, mask = read_condition("0=1700000010.5", (2,))
+    assert float(event[0, 0]) == 1_700_000_010.5 and mask.tolist() == [True, False]
 
 
 REFUSED = {
@@ -249,7 +241,7 @@ REFUSED = {
     "predict --condition=99=1": "--condition: there is no coordinate 99; an event has 64",
     "predict --condition=3=1,3=0": "--condition: coordinate 3 is given twice",
     "predict --condition=a=1": "--condition: a=1 is not NUMBER=VALUE, such as 3=1",
-    "predict --condition=gone.npy": "--condition is gone.npy, but must be NUMBER=VALUE,... or a file that is there",
+    "predict --condition=half.npy": "--condition: half.npy is not NUMBER=VALUE, such as 3=1; a file of samples goes to",
     "predict --condition=3=1 --denoise=true": "denoise gives means of all units, so --condition cannot fix some",
 }
 
@@ -274,8 +266,6 @@ def test_no_command_overwrites_what_it_reads(digits: torch.Tensor, capsys: pytes
     Path("d.csv").write_text("\n".join(",".join(map(str, row)) for row in digits[:4].flatten(1).tolist()))
     Path("c.png").write_bytes(Path("digits.npy").read_bytes())
     np.save("mask.npy", np.arange(64).reshape(8, 8) < 32)
-    Path("samples").mkdir()
-    torch.save(torch.where(torch.arange(64) < 32, 0.0, torch.nan).view(1, 64), "samples/samples.pt")
     Path("link.npy").symlink_to("digits.npy")
     some = ["--num_samples=1", "--num_steps=1", "--first=2"]
     commands = [
@@ -285,7 +275,6 @@ def test_no_command_overwrites_what_it_reads(digits: torch.Tensor, capsys: pytes
         ["features", "digits.npy", "--output=link.npy"],
         ["complete", "digits.npy", "--given=top", "--output=digits.npy", *some],
         ["complete", "digits.npy", "--given=mask.npy", "--output=mask.npy", *some],
-        ["predict", "--condition=samples/samples.pt", "--output=samples", "--num_samples=1"],
     ]
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
     for command in commands:

@@ -137,7 +137,7 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
     every = capsys.readouterr().out
     assert "Run inference on your data" not in every
     for option in re.findall(r"--(?:trainer\.)?[a-z_]+(?= )", short):
-        assert option in every or option in ("--help", "--debug"), option
+        assert option in every or option in ("--help", "--debug", "--import"), option
     if command == "fit":
         for name in ("GRBM", "GibbsLangevin", "ReplayBuffer", "GradientGuided", "Digits", "SampleGrid"):
             assert name in short

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Domain, Finite
 from ebmlab.energies.energy import Around, Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.settings import require_positive
 
 
@@ -164,10 +164,8 @@ def _shared_domain(name: str, energies: Sequence[Energy]) -> Domain:
 
 
 def _numbers(name: str, what: str, numbers: Sequence[float], count: int) -> list[float]:
-    try:
+    with explained(f"{name}: {what} must be a list of numbers ({WHY})", (TypeError, ValueError)):
         values = [float(number) for number in numbers]
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{name}: {what} must be a list of numbers ({error})") from error
     if len(values) != count:
         raise UserError(f"{name}: {len(values)} {what} for {count} energies; each energy needs one")
     if not all(math.isfinite(value) for value in values):

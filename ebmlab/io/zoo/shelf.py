@@ -9,7 +9,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UNFIT, WHY, UserError, explained
 from ebmlab.io.files import whole, write_whole
 from ebmlab.io.folders import cache_folder
 
@@ -39,11 +39,9 @@ class Model:
     @classmethod
     def parse(cls, text: str | bytes, source: object) -> Model:
         """Reads the text of a manifest; raises `UserError` if it is none, or names files that no model has."""
-        try:
+        with explained(f"{source} is no manifest of a model ({WHY})", UNFIT):
             content = json.loads(text)
             name, files = str(content["name"]), {str(file): str(digest) for file, digest in content["files"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{source} is no manifest of a model ({one_line(error)})") from error
         check_name(name)
         digests = all(re.fullmatch("[0-9a-f]{64}", digest) for digest in files.values())
         if not files.keys() <= set(FILES) or CHECKPOINT not in files or not digests:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained, one_line
 from ebmlab.extras import require
 from ebmlab.io.files import check_regular, write_whole
 from ebmlab.io.folders import check_is_local
@@ -87,10 +87,8 @@ def _download(url: str) -> bytes:
 
 
 def _fetched(source: str, fetch: Callable[[], bytes]) -> bytes:
-    try:
+    with explained(f"{source} cannot be read: {WHY}", (OSError, ValueError)):  # URLError is an OSError
         return fetch()
-    except (OSError, ValueError) as error:  # URLError is an OSError
-        raise UserError(f"{source} cannot be read: {one_line(error)}") from error
 
 
 def _hub() -> Any:
