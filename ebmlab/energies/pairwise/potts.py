@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.pairwise.conditionals import log_conditionals
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.pairwise.site_tables import SiteTable, joint_tables, site_tables
 from ebmlab.energies.pairwise.statistics import PottsSum
@@ -145,6 +146,12 @@ class Potts(Energy):
         if index is None or index.stride(0) == 0:
             return differences
         return differences.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+    def log_conditionals(self, x: Tensor) -> Tensor:
+        """The sum over i of log p(x_i | all others), `(B,)`, of states x, in which it may not be differentiated."""
+        if self._dense:
+            return log_conditionals(self._matrix(), self.field, x)
+        return -(-self.value_differences(x)).logsumexp(-1).sum(1)
 
     @torch.no_grad()
     def site_tables(self, joint: bool = False) -> list[SiteTable]:
