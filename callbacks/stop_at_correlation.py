@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytorch_lightning as pl
+import torch
 from torch import Tensor
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import buffer_of, energy_of, of_all_ranks
 from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.domains import Finite
-from ebmlab.energies.pairwise.statistics import between_sites, connected
+from ebmlab.energies.pairwise.statistics import Moments, half_moments
 from ebmlab.errors import UserError
+from ebmlab.learners.boltzmann_learning import BoltzmannLearning
 from ebmlab.learners.weighted_states import weighted_states
 from ebmlab.lightning.run_data import data_of
 from ebmlab.settings import require_inside
@@ -51,7 +55,7 @@ class StopAtCorrelation(PeriodicEvaluation):
         self.target = target
         self.pseudo_count = pseudo_count
         self.pearson = float("nan")
-        self._of_data: Tensor | None = None
+        self._of_data: Moments | None = None
 
     def check(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         energy = energy_of(pl_module)
@@ -71,15 +75,17 @@ class StopAtCorrelation(PeriodicEvaluation):
         chains = None if buffer is None else buffer.cold(domain)
         if chains is None:  # before the first step
             return
-        if self._of_data is None:
+        alone = pl_module if isinstance(pl_module, BoltzmannLearning) and trainer.world_size == 1 else None
+        of_chains = None if alone is None else alone.chain_moments
+        if of_chains is None:
+            of_chains = half_moments(of_all_ranks(pl_module, chains).float())
+        of_data = self._of_data
+        if alone is not None and alone.pseudo_count == self.pseudo_count:
+            of_data = alone.data_moments
+        if of_data is None:
             x, weights = weighted_states(trainer, domain.event_shape)
-            self._of_data = connected(x.float().to(chains.device), weights, self.pseudo_count)
-        known = getattr(pl_module, "chain_moments", None) if trainer.world_size == 1 else None
-        if known is None:
-            of_chains = connected(of_all_ranks(pl_module, chains).float())
-        else:
-            of_chains = between_sites(known[0], known[1], chains.shape[1])
-        self.pearson, slope = pearson_and_slope(self._of_data.to(of_chains.device), of_chains)
+            of_data = self._of_data = half_moments(x.float().to(chains.device), weights, self.pseudo_count)
+        self.pearson, slope = of_parts(zip(of_data.covariances(), of_chains.covariances(), strict=True))
         self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})
         if self.pearson >= self.target:
             self.arrived(trainer, pl_module)
@@ -91,5 +97,14 @@ class StopAtCorrelation(PeriodicEvaluation):
 
 def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:
     """The correlation of two vectors, and the slope of the line that fits y best from x; NaN where one is constant."""
-    a, b = x.double() - x.double().mean(), y.double() - y.double().mean()
-    return float((a @ b) / ((a @ a) * (b @ b)).sqrt()), float((a @ b) / (a @ a))
+    return of_parts([(x, y)])
+
+
+def of_parts(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    """`pearson_and_slope` of long vectors that come in parts."""
+    count, sums, products = 0, torch.zeros(2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
+    for x, y in parts:
+        both = torch.stack([x.flatten().double(), y.flatten().double()])
+        count, sums, products = count + both.shape[1], sums + both.sum(1).cpu(), products + (both @ both.T).cpu()
+    a, b, c = (products - torch.outer(sums, sums) / count)[[0, 1, 0], [0, 1, 1]]
+    return float(c / (a * b).sqrt()), float(c / a)

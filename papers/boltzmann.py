@@ -97,7 +97,6 @@ def ours(
     ending: Callable[..., StopAtCorrelation] = StopAtCorrelation,
 ) -> Result:
     data = Alignment(path)
-    data = Alignment(path, batch_size=len(data.states("train")))
     share = pseudo_count(data)
     energy = Potts(*data.event_shape)
     learner = BoltzmannLearning(
@@ -111,7 +110,7 @@ def ours(
     stop = ending(TARGET, pseudo_count=share)
     clock = Clock(stop, seconds)
     start = ClosedForm("independent", pseudo_count=share)
-    fit(learner, data, 10**6, callbacks=[start, stop, clock], max_epochs=-1)
+    fit(learner, data, 10**6, callbacks=[start, stop, clock], max_epochs=-1, limit_train_batches=1)
     found = row(clock.curve, clock.watch) | {"density": float((energy.coupling != 0).float().mean())}
     torch.save(energy.state_dict(), keep)
     return found

@@ -245,7 +245,8 @@ class Preprocessing:
         classes = self.shaped(raw)
         if not ((classes == classes.round()) & (classes >= 0) & (classes < self.num_classes)).all():
             raise UserError(f"classes must be whole numbers from 0 to {self.num_classes - 1}")
-        return torch.nn.functional.one_hot(classes.long(), self.num_classes).float()
+        states = torch.zeros(*classes.shape, self.num_classes, device=classes.device)
+        return states.scatter_(-1, classes.long().unsqueeze(-1), 1.0)
 
 
 def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -12,7 +13,8 @@ from torch import Tensor
 from ebmlab.data.interface import Data
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.accumulated import known
-from ebmlab.energies.pairwise.statistics import moments
+from ebmlab.energies.pairwise.half_matrix import HalfMatrix
+from ebmlab.energies.pairwise.statistics import Moments, half_moments
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.learners.replay_buffer import ReplayBuffer
@@ -22,6 +24,7 @@ from ebmlab.samplers import GibbsSweep, Sampler
 from ebmlab.settings import require_count, require_factor
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.2)
+AT_ONCE = 1000  # chains that move at a time: their states are floats, those of all others bytes
 
 
 class BoltzmannLearning(Learner):
@@ -50,7 +53,8 @@ class BoltzmannLearning(Learner):
 
     Attributes:
         start: the chains.
-        chain_moments: mean and mean product of the chains' last states, as in `moments`; None before the first step.
+        chain_moments: those of the chains' last states; None before the first step.
+        data_moments: those of the training data, with the pseudo-count; None before the first step.
         learns: which couplings of a Potts model learn, in the shape of `energy.coupling`; None for all. The others stay
             what they are.
 
@@ -64,7 +68,8 @@ class BoltzmannLearning(Learner):
     """
 
     takes_weights = True
-    chain_moments: tuple[Tensor, Tensor] | None = None
+    chain_moments: Moments | None = None
+    data_moments: Moments | None = None
     learns: Tensor | None = None
 
     logs = ("train/energy_gap", "train/grad_norm", "train/learning_rate", "val/energy", "sampler/hops")
@@ -103,8 +108,7 @@ class BoltzmannLearning(Learner):
         )
         self.num_chains, self.damping, self.pseudo_count = num_chains, damping, pseudo_count
         self.start = ReplayBuffer(num_chains)
-        self._data_moments: tuple[Tensor, Tensor] | None = None
-        self._preconditioner: Tensor | None = None
+        self._preconditioner: HalfMatrix | None = None
 
     def check_data(self, data: Data, training: bool = True) -> None:
         super().check_data(data, training)
@@ -113,39 +117,60 @@ class BoltzmannLearning(Learner):
 
     def teardown(self, stage: str) -> None:
         super().teardown(stage)
-        self._data_moments = self._preconditioner = None
+        self.data_moments = self._preconditioner = None
+
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Frees the gradient, which would otherwise stay while the chains move."""
+        super().optimizer_step(*args, **kwargs)
+        self.zero_grad()
 
     @torch.no_grad()
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        if self._data_moments is None:
+        if self.data_moments is None:
             self._take_moments()
-        starts = self.start.draw(self.energy, self._chains, self.energy.random(1))
-        if self.log_is_due:
-            x, info = self.sampler.sample(self.energy, starts, self.num_steps)
-            self.log("sampler/hops", info.hops.mean(), sync_dist=True)
-        else:
-            x = self.sampler.last_states(self.energy, starts, self.num_steps)
-        self.start.put_back(x)
-        self.chain_moments = moments(x)
-        one, two = self._differences()
-        two = self._only_couplings(two)
-        plain = self._of_pairs(two), one.view_as(self._field)
-        couplings, fields = plain if self.damping is None else self._preconditioned(one, two)
+        self._move_chains()
+        couplings, fields = self._gradient()
         # the energy of the chains minus the data's
-        gap = (self._coupling * plain[0]).sum() + (self._field * plain[1]).sum()
+        gap = self._coupling.flatten().dot(couplings.flatten()) + self._field.flatten().dot(fields.flatten())
         if self.log_is_due:
             self.log("train/energy_gap", gap, prog_bar=True, sync_dist=True)
+        if self.damping is not None:
+            del couplings
+            couplings, fields = self._direction()
         with torch.enable_grad():
-            return known(-gap, [-couplings, -fields], [self._coupling, self._field]) + self.penalty()
+            downhill = [couplings.neg_(), fields.neg_()]
+            return known(-gap, downhill, [self._coupling, self._field]) + self.penalty()
 
     def pair_moments(self) -> tuple[Tensor, Tensor]:
         """f_ij(a, b) of the data and p_ij(a, b) of the chains' last states, in the shape of a Potts model's couplings.
 
         Both mix in the same share of the uniform law, `pseudo_count`.
         """
-        assert self._data_moments is not None and self.chain_moments is not None
-        f, p = self._of_pairs(self._data_moments[1]), self._of_pairs(self.chain_moments[1])
-        return f, (1 - self.pseudo_count) * p + self.pseudo_count / p[0].numel()
+        assert self.data_moments is not None and self.chain_moments is not None
+        f, p = self._of_pairs(self.data_moments.two), self._of_pairs(self.chain_moments.two)
+        return f, p.mul_(1 - self.pseudo_count).add_(self.pseudo_count / p[0].numel())
+
+    def _move_chains(self) -> None:
+        """Moves all chains, and takes their moments."""
+        self.chain_moments = None  # frees the last ones
+        hops: list[Tensor] = []
+
+        def move(x: Tensor) -> Tensor:
+            if not self.log_is_due:
+                return self.sampler.last_states(self.energy, x, self.num_steps)
+            x, info = self.sampler.sample(self.energy, x, self.num_steps)
+            hops.append(info.hops)
+            return x
+
+        with self.energy.steady() if isinstance(self.energy, Potts) else nullcontext():
+            self.start.move(self.energy, self.energy.random(1), step=move, at_once=AT_ONCE)
+        if hops:
+            self.log("sampler/hops", torch.cat(hops).mean(), sync_dist=True)
+        slots = self.start.slots
+        assert slots is not None
+        found = Moments.zero(self.energy.domain.event_shape, self._field)
+        found.add(slots)
+        self.chain_moments = found.scale_(1 / len(slots))
 
     @property
     def _chains(self) -> int:
@@ -167,49 +192,75 @@ class BoltzmannLearning(Learner):
     def _take_moments(self) -> None:
         """Those of the data, and the preconditioner."""
         x, weights = self._all_data()
-        one, two = self._data_moments = moments(x.to(self._field), weights, self.pseudo_count)
+        found = self.data_moments = half_moments(x.to(self._field), weights, self.pseudo_count)
+        del x
         if self.damping is not None:
-            covariance = two - torch.outer(one, one)
+            covariance = found.two.full().addr_(found.one, found.one, alpha=-1)
             covariance.diagonal().add_(self.damping)
-            self._preconditioner = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
+            covariance = torch.linalg.cholesky(covariance)
+            covariance = torch.cholesky_inverse(covariance)  # a name for each would keep both
+            self._preconditioner = HalfMatrix.of(covariance, found.values)
 
     def _all_data(self) -> tuple[Tensor, Tensor | None]:
         return weighted_states(self.trainer, self.energy.domain.event_shape)
 
-    def _differences(self) -> tuple[Tensor, Tensor]:
-        """Moments of the data minus those of the chains."""
-        assert self._data_moments is not None and self.chain_moments is not None
-        (one, two), (own, pairs) = self._data_moments, self.chain_moments
-        return one - own, two - pairs
+    def _gradient(self) -> tuple[Tensor, Tensor]:
+        """The gradient f - p in couplings and fields; 0 where no coupling learns."""
+        assert self.data_moments is not None and self.chain_moments is not None
+        data, chains = self.data_moments, self.chain_moments
+        couplings = self._of_pairs(data.two).sub_(self._of_pairs(chains.two))
+        if self.learns is not None:
+            couplings.mul_(self.learns.to(couplings.device))
+        return couplings, (data.one - chains.one).view_as(self._field)
 
-    def _preconditioned(self, one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
-        """The direction in couplings and fields, from differences of moments."""
-        assert self._data_moments is not None and self._preconditioner is not None
-        mean, P = self._data_moments[0], self._preconditioner
-        about_mean = two - torch.outer(one, mean) - torch.outer(mean, one)
-        D = self._only_couplings(P @ self._only_couplings(about_mean) @ P)
-        return self._of_pairs(D), (P @ one - D @ mean).view_as(self._field)
+    def _direction(self) -> tuple[Tensor, Tensor]:
+        """The preconditioned gradient in couplings and fields.
 
-    def _of_pairs(self, matrix: Tensor) -> Tensor:
-        """Entries of a matrix `(n, n)` between sites, as the parameter of the couplings holds them."""
+        D and P D P are made a few columns at a time, and half of P D P alone.
+        """
+        assert self.data_moments is not None and self.chain_moments is not None and self._preconditioner is not None
+        (mean, f, q), p, P = self.data_moments, self.chain_moments.two, self._preconditioner
+        one, learns = mean - self.chain_moments.one, self._learning()
+        n, D = len(mean), HalfMatrix(len(mean), mean, q)
+        for k, own in enumerate(f.slices()):
+            columns = f.columns(k).sub_(p.columns(k))
+            columns.addr_(one, mean[own], alpha=-1).addr_(mean, one[own], alpha=-1)
+            columns = P @ _only_couplings(learns, columns, slice(0, n), own, q)
+            D.add(columns, P.columns(k))
+        for rows, block in D:
+            _only_couplings(learns, block, rows, slice(rows.start, n), q)
+        fields = P @ one.unsqueeze(1) - D @ mean.unsqueeze(1)
+        return self._of_pairs(D), fields.view_as(self._field)
+
+    def _of_pairs(self, matrix: HalfMatrix) -> Tensor:
+        """Entries between sites, as the parameter of the couplings holds them."""
         if not isinstance(self.energy, Potts):
-            return matrix.triu(1)
-        (d, q), (i, j) = self.energy.field.shape, self.energy.pairs.T
-        return matrix.view(d, q, d, q)[i, :, j]
+            return matrix.full().triu_(1)
+        return matrix.of_pairs(self.energy.pairs, self.energy.field.shape[1])
 
-    def _only_couplings(self, matrix: Tensor) -> Tensor:
-        """Sets the entries to 0 where no coupling learns, in place; those of a site with itself are among them."""
-        d = len(self._field)
-        matrix.view(d, len(matrix) // d, d, -1).mul_(self._mask())
-        return matrix
-
-    def _mask(self) -> Tensor:
-        """1 where a coupling learns, else 0: `(d, q, d, q)`, or `(d, 1, d, 1)` where all of a pair do or none."""
+    def _learning(self) -> Tensor:
+        """Which couplings learn, bool: `(d, q, d, q)`, or `(d, 1, d, 1)` where all of a pair do or none."""
         d = len(self._field)
         if not isinstance(self.energy, Potts):
-            return (1 - torch.eye(d).to(self._field)).view(d, 1, d, 1)
+            return ~torch.eye(d, dtype=torch.bool, device=self._field.device).view(d, 1, d, 1)
         i, j = self.energy.pairs.T
-        learns = self._coupling.new_ones(1, 1, 1) if self.learns is None else self.learns.to(self._coupling)
-        mask = learns.new_zeros(d, d, *learns.shape[1:])
-        mask[i, j], mask[j, i] = learns, learns.mT
-        return mask.transpose(1, 2)
+        learns = torch.ones(1, 1, 1, dtype=torch.bool) if self.learns is None else self.learns
+        learns = learns.to(i.device)
+        found = learns.new_zeros(d, d, *learns.shape[1:])
+        found[i, j], found[j, i] = learns, learns.mT
+        return found.transpose(1, 2)
+
+
+def _only_couplings(learns: Tensor, part: Tensor, rows: slice, columns: slice, q: int) -> Tensor:
+    """Sets entries to 0 where no coupling learns, in place; those of a site with itself are among them.
+
+    Args:
+        learns: of all sites, as `BoltzmannLearning._learning` gives it.
+        part: rows and columns of a matrix between sites.
+        rows: which they are.
+        columns: which they are.
+        q: values of a site.
+    """
+    i, j = (slice(own.start // q, own.stop // q) for own in (rows, columns))
+    part.view(i.stop - i.start, q, j.stop - j.start, q).mul_(learns[i, :, j])
+    return part

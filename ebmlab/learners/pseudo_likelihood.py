@@ -12,6 +12,7 @@ from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy, Ising, Potts
+from ebmlab.energies.pairwise.conditionals import log_conditionals
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.learners.sample_loss import SampleLoss
@@ -25,6 +26,8 @@ def pseudo_log_likelihood(energy: Energy, x: Tensor) -> Tensor:
     """The sum over i of log p(x_i | all others), `(B,)`, of states `(B, *event)` of a finite domain."""
     if isinstance(energy.domain, Binary | Spin):
         return -softplus(-energy.flip_differences(x)).sum(1)
+    if isinstance(energy, Potts) and type(energy).forward is Potts.forward and not x.requires_grad:
+        return energy.log_conditionals(x)
     return -(-energy.value_differences(x)).logsumexp(-1).sum(1)
 
 
@@ -150,8 +153,7 @@ class PseudoLikelihood(SampleLoss):
         """As `pseudo_log_likelihood`, each site with couplings of its own, `(B,)`."""
         here, there = self.regressions
         if isinstance(self.energy, Potts):
-            local = _local_field(x, self.energy.pairs, here, there) + self.fields
-            return ((local * x).sum(-1) - local.logsumexp(-1)).sum(1)
+            return log_conditionals(_felt(self.fields, self.energy.pairs, here, there), self.fields, x)
         local = x @ (here.triu(1) + there.triu(1).T).T + self.fields
         return -softplus(-2 * x * local).sum(1)
 
@@ -162,8 +164,8 @@ def _both_orders(energy: Potts | Ising) -> Tensor:
     return held.detach().expand(2, *held.shape).clone()
 
 
-def _local_field(x: Tensor, pairs: Tensor, here: Tensor, there: Tensor) -> Tensor:
-    """What all sites feel, `(B, d, q)`, if i < j feels `here` `(P, q, q)`, and j feels `there`."""
-    (_, d, q), (i, j) = x.shape, pairs.T
+def _felt(field: Tensor, pairs: Tensor, here: Tensor, there: Tensor) -> Tensor:
+    """The matrix of `log_conditionals`, if i < j feels `here` `(P, q, q)`, and j feels `there`."""
+    (d, q), (i, j) = field.shape, pairs.T
     blocks = here.new_zeros(d, d, q, q).index_put((i, j), here).index_put((j, i), there.mT)
-    return (x.flatten(1) @ blocks.transpose(1, 2).reshape(d * q, d * q).T).view(x.shape)
+    return blocks.permute(1, 3, 0, 2).reshape(d * q, d * q)

@@ -77,10 +77,37 @@ class ReplayBuffer(Start):
         else:
             self._index = slice(None)
             old = slots.to(data.dtype, copy=True)
+        return self._renewed(old, energy.domain, data)
+
+    @torch.no_grad()
+    def move(self, energy: Energy, data: Tensor, *, step: Callable[[Tensor], Tensor], at_once: int) -> None:
+        """Moves the chains of all slots, so many at a time.
+
+        Args:
+            energy: as in `draw`.
+            data: as in `draw`.
+            step: gives later states of chains from their present ones, `(n, *event)`.
+            at_once: the largest n.
+
+        Raises:
+            UserError: a checkpoint has brought fewer chains than `size`.
+        """
+        if self._slots is None:
+            sizes = [len(part) for part in torch.split(torch.arange(self._share()), at_once)]
+            small = _smallest(energy.domain, data.dtype)
+            self._slots = torch.cat([self._fresh(data, energy.domain, n).to(small) for n in sizes])
+        slots = self._slots = self._slots.to(data.device)
+        self._check_size(len(slots), self._share())
+        for part in torch.split(slots, at_once):
+            part.copy_(step(self._renewed(part.to(data.dtype, copy=True), energy.domain, data)))
+
+    def _renewed(self, old: Tensor, domain: Domain, data: Tensor) -> Tensor:
+        """States of slots, some of them replaced by initial states."""
         if self.reinitialize == 0:
             return old
+        n = len(old)
         anew = uniform_numbers(n, device=data.device) < self.reinitialize
-        new = self._fresh(data, energy.domain, n)
+        new = self._fresh(data, domain, n)
         if old.dim() > new.dim():
             new = new.unsqueeze(1)
         return torch.where(anew.view(-1, *[1] * (old.dim() - 1)), new, old)

@@ -196,7 +196,8 @@ class Sampler(Recorded, nn.Module):
         with fast_products(energy, len(x)):
             if compile:
                 return self._compiled(energy, x, num_steps, "last_states(compile=True)")[0]
-            return torch.cat([self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))])
+            blocks = [self._run(energy, block, num_steps) for block in x.chunk(self._blocks(energy, x))]
+        return blocks[0] if len(blocks) == 1 and num_steps > 0 else torch.cat(blocks)
 
     def compilable(self, energy: Energy) -> Kernel | None:
         """The kernel on an energy for compiled programs; None where there is none, or it is slower as a program."""
@@ -204,8 +205,7 @@ class Sampler(Recorded, nn.Module):
 
     def require_compilable(self, energy: Energy, caller: str) -> Kernel:
         """`compilable`, or a `UserError` that names the caller where it is None."""
-        kernel = self.compilable(energy)
-        if kernel is None:
+        if (kernel := self.compilable(energy)) is None:
             raise self._not_compilable(energy, caller)
         return kernel
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ebmlab.domains import Categorical, Spin
 from ebmlab.energies import GRBM, RBM, CategoricalRBM, Energy, Potts
-from ebmlab.energies.pairwise import statistics
+from ebmlab.energies.pairwise import half_matrix, statistics
 from ebmlab.energies.pairwise.statistics import PottsSum, connected, moments
 from ebmlab.energies.weighted_sum import WeightedSum
 
@@ -76,7 +76,8 @@ ENERGIES = {
 @pytest.mark.parametrize("make", ENERGIES.values(), ids=ENERGIES)
 def test_weights_count_states_that_often(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Value and gradient are those of the energies of states that are repeated, by autograd."""
-    monkeypatch.setattr(statistics, "COLUMNS", 6)
+    monkeypatch.setattr(half_matrix, "ROWS", 6)
+    monkeypatch.setattr(statistics, "AT_ONCE", 2)
     energy = filled(make())
     x, weights = data(energy.domain)
     copies = x.repeat_interleave(weights.long(), 0)

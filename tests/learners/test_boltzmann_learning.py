@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from helpers_family import drawn_potts, write_family
+from helpers_memory import peak_of_tensors
 from helpers_mutants import mutant
 from helpers_trainer import quiet_trainer
 from torch import Tensor
@@ -17,10 +18,12 @@ from torch import Tensor
 from ebmlab.callbacks import ClosedForm, StopAtCorrelation
 from ebmlab.datamodules import Alignment, Arrays
 from ebmlab.energies import RBM, Energy, Ising, Potts
-from ebmlab.energies.pairwise.statistics import connected
+from ebmlab.energies.pairwise import half_matrix, statistics
+from ebmlab.energies.pairwise.half_matrix import HalfMatrix
+from ebmlab.energies.pairwise.statistics import Moments, connected
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_samples
-from ebmlab.learners import BoltzmannLearning
+from ebmlab.learners import BoltzmannLearning, ReplayBuffer, boltzmann_learning
 from ebmlab.samplers import GibbsSweep, Info, State
 
 D, Q, N = 4, 3, 12
@@ -42,6 +45,14 @@ class Exact(GibbsSweep):
     def step(self, energy: Energy, state: Any) -> tuple[State, Info]:
         x = exact_samples(energy, len(state.x))
         return State(x=x, step=state.step + 1), Info(torch.ones(len(x)), torch.ones(len(x)))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks of rows, of states and of chains."""
+    monkeypatch.setattr(half_matrix, "ROWS", 6)
+    monkeypatch.setattr(statistics, "AT_ONCE", 5)
+    monkeypatch.setattr(boltzmann_learning, "AT_ONCE", 7)
 
 
 def potts(pairs: Any = None) -> Potts:
@@ -72,6 +83,7 @@ def gradients(learner: BoltzmannLearning) -> list[Tensor]:
     return list(torch.autograd.grad(learner.training_step(None, 0), parameters))
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("name", ENERGIES)
 def test_the_plain_gradient_is_that_of_weighted_energies(name: str) -> None:
     energy = ENERGIES[name]()
@@ -134,6 +146,7 @@ def check_direction(
     np.testing.assert_allclose(-coupling.numpy(), expected, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("share", [0.0, 0.2])
 @pytest.mark.parametrize("name", ENERGIES)
 def test_the_direction_is_its_definition(name: str, share: float) -> None:
@@ -144,11 +157,13 @@ def some(energy: Potts) -> Tensor:
     return torch.rand(energy.coupling.shape, generator=torch.Generator().manual_seed(3)) < 0.5
 
 
+@pytest.mark.usefixtures("small_blocks")
 def test_the_direction_of_some_couplings_is_its_definition() -> None:
     energy = potts([[0, 3], [2, 1], [0, 1]])
     check_direction(energy, learns=some(energy))
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("pairs", [[[0, 3], [2, 1]], None], ids=["a graph", "all pairs"])
 def test_only_statistics_of_couplings_that_learn_count(pairs: Any) -> None:
     """At the maximum of the likelihood of a sparse model, other statistics of model and data differ."""
@@ -156,11 +171,11 @@ def test_only_statistics_of_couplings_that_learn_count(pairs: Any) -> None:
     if pairs is None:
         learner.learns = some(learner.energy)
     gradients(learner)
-    one, two = learner._data_moments
+    one, half, _ = learner.data_moments
+    two = half.full()
     other = torch.randn(two.shape, dtype=two.dtype) * torch.from_numpy(~matrix_of(learner.energy, learner.learns))
-    learner.chain_moments = one, two + other + other.T
-    direction = learner._preconditioned(*learner._differences())
-    assert all(float(part.abs().max()) < 1e-12 for part in direction)
+    learner.chain_moments = Moments(one, HalfMatrix.of(two + other + other.T, Q), Q)
+    assert all(float(part.abs().max()) < 1e-12 for part in learner._direction())
 
 
 def test_it_climbs_the_likelihood_and_stops_at_the_moments_of_the_data() -> None:
@@ -169,8 +184,8 @@ def test_it_climbs_the_likelihood_and_stops_at_the_moments_of_the_data() -> None
     learner, *_ = prepared(energy)
     product = sum(float((g * h).sum()) for g, h in zip(gradients(plain), gradients(learner), strict=True))
     assert product > 0
-    learner.chain_moments = learner._data_moments
-    assert all(float(part.abs().max()) < 1e-12 for part in learner._preconditioned(*learner._differences()))
+    learner.chain_moments = learner.data_moments
+    assert all(float(part.abs().max()) < 1e-12 for part in learner._direction())
 
 
 @pytest.mark.parametrize("damping", [0.05, None])
@@ -204,19 +219,54 @@ def test_training_ends_at_the_correlation_of_its_own_chains(tmp_path: Path) -> N
     assert stop.pearson == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-4)
 
 
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("torch.outer(one, mean) - torch.outer(mean, one)", "2 * torch.outer(one, mean)"),
-        ("D @ mean", "D @ one"),
-        ("P @ one - ", "one - "),
-        ("two - torch.outer(one, mean)", "two + torch.outer(one, mean)"),
-        ("P @ self._only_couplings(about_mean) @ P", "P @ about_mean @ P"),
+        ("addr_(mean, one[own], alpha=-1)", "addr_(one, mean[own], alpha=-1)"),
+        ("D @ mean.unsqueeze(1)", "D @ one.unsqueeze(1)"),
+        ("P @ one.unsqueeze(1) - ", "one.unsqueeze(1) - "),
+        ("addr_(one, mean[own], alpha=-1)", "addr_(one, mean[own])"),
+        ("P @ _only_couplings(learns, columns, slice(0, n), own, q)", "P @ columns"),
+        ("_only_couplings(learns, block, rows, slice(rows.start, n), q)", "None"),
+        ("P.columns(k)", "p.columns(k)"),
     ],
 )
 def test_wrong_directions_are_found(old: str, new: str) -> None:
     with pytest.raises(AssertionError):
         check_direction(potts(), mutant(BoltzmannLearning, old, new))
+
+
+def test_two_steps_take_the_memory_of_few_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data, chains, their covariance and the direction are halves of a matrix, and chains become floats in parts."""
+    monkeypatch.setattr(half_matrix, "ROWS", 60)
+    monkeypatch.setattr(statistics, "AT_ONCE", 50)
+    monkeypatch.setattr(boltzmann_learning, "AT_ONCE", 50)
+    x = Potts(30, 10).random(100)
+
+    def train() -> None:
+        given = type("Given", (BoltzmannLearning,), {"_all_data": lambda self: (x, None)})
+        learner = given(Potts(30, 10), num_chains=1000, num_steps=1)
+        for _ in range(2):
+            learner.zero_grad()
+            learner.training_step(None, 0).backward()
+
+    chains, matrix = 1000 * 300, 4 * 300**2
+    assert peak_of_tensors(train) < chains + 5.5 * matrix
+
+
+def test_chains_are_drawn_anew_alike_in_parts() -> None:
+    """Where chains start does not depend on how many move at a time."""
+    starts = []
+    for at_once in (3, 100):
+        torch.manual_seed(0)
+        buffer, energy = ReplayBuffer(20), potts()
+        buffer.move(energy, energy.random(1), step=lambda x: x, at_once=at_once)
+        starts.append(buffer.slots)
+    assert torch.equal(*starts)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="size is 20, 5 slots"):
+        buffer.slots = starts[0][:5]  # type: ignore[index]
+        buffer.move(energy, energy.random(1), step=lambda x: x, at_once=7)
 
 
 def test_what_it_refuses() -> None:

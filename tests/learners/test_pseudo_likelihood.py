@@ -16,6 +16,7 @@ from helpers_trainer import quiet_trainer
 from torch import Tensor
 
 from ebmlab.energies import GRBM, RBM, Energy, Ising, Potts
+from ebmlab.energies.pairwise import conditionals
 from ebmlab.errors import UserError
 from ebmlab.learners import PseudoLikelihood
 from ebmlab.learners.pseudo_likelihood import pseudo_log_likelihood
@@ -83,11 +84,48 @@ def test_the_loss_and_its_gradient_are_those_of_the_definition(make: Any) -> Non
         torch.testing.assert_close(ours, exact, atol=1e-10, rtol=1e-8)
 
 
+@pytest.mark.parametrize("columns", [1, 4, 9, 64])
+def test_gathered_rows_give_the_weighted_loss_and_its_gradient(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against products of one-hot states by autograd, whatever number of columns is in the cache."""
+    monkeypatch.setattr(conditionals, "COLUMNS", columns)
+    check_gathered_rows(conditionals.log_conditionals)
+
+
+def check_gathered_rows(log_conditionals: Any) -> None:
+    torch.manual_seed(2)
+    matrix, field = torch.randn(D * Q, D * Q).double(), torch.randn(D, Q).double()
+    for i in range(D):
+        matrix[i * Q : i * Q + Q, i * Q : i * Q + Q] = 0
+    given = matrix.requires_grad_(), field.requires_grad_()
+    x, weights = potts().domain.random(9).double(), torch.rand(9).double()
+    local = (x.flatten(1) @ matrix).view(9, D, Q) + field
+    expected, found = (local.log_softmax(-1) * x).sum((1, 2)), log_conditionals(matrix, field, x)
+    torch.testing.assert_close(found, expected)
+    for ours, exact in zip(*(torch.autograd.grad((weights * v).sum(), given) for v in (found, expected)), strict=True):
+        torch.testing.assert_close(ours, exact)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("residual * factor.view(-1, 1, 1)", "residual"),
+        ("log_p.exp_().neg_()", "log_p.exp_()"),
+        ("counts.cumsum(0) - counts", "counts.cumsum(0).clamp(max=len(states))"),
+        ("+ field[own]", ""),
+        ("torch.arange(d, device=values.device) * q", "0 * torch.arange(d, device=values.device)"),
+    ],
+)
+def test_wrongly_gathered_rows_are_found(old: str, new: str) -> None:
+    wrong = mutant(conditionals.log_conditionals, old, new)
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_gathered_rows(wrong)
+
+
 def test_a_wrong_sign_is_found() -> None:
-    energy = potts()
+    energy = potts([[0, 3], [4, 1]])
     x = energy.domain.random(6).double()
-    wrong = mutant(pseudo_log_likelihood, "-(-energy.value_differences(x))", "-(energy.value_differences(x))")
-    assert not torch.allclose(-wrong(energy, x).mean(), by_loops(energy, x))
+    wrong = mutant(type(energy), "-(-self.value_differences(x))", "-self.value_differences(x)")
+    assert not torch.allclose(-wrong.log_conditionals(energy, x).mean(), by_loops(energy, x))
 
 
 @pytest.mark.parametrize("make", [potts, lambda: potts([[0, 3], [4, 1]]), ising])

@@ -148,9 +148,10 @@ def test_wrong_tables_are_found(old: str, new: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("blocks[i, j], blocks[j, i] = coupling, coupling.mT", "blocks[i, j] = coupling"),
-        ("blocks[i, j], blocks[j, i] = coupling, coupling.mT", "blocks[j, i], blocks[i, j] = coupling, coupling.mT"),
-        ("part.transpose(1, 2)", "part"),  # the values of a pair among those of the sites
+        ("blocks[j[after], :, m] = coupling[after].mT", "pass"),  # one site of a pair alone feels it
+        ("blocks[i[before], :, m] = coupling[before]", "pass"),
+        ("coupling[after].mT", "coupling[after]"),
+        ("coupling[before]", "coupling[before].mT"),
         ("own.permute(2, 0, 1, 3)", "own.permute(2, 0, 3, 1)"),  # a and b exchanged within a table
         ("own.zero_().diagonal", "own.diagonal"),  # pairs within a table count twice
         ("field[begin:begin + k].T.expand(q, q, k)", "field[begin:begin + k].T.unsqueeze(1).expand(q, q, k)"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar, cast
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.pairwise.conditionals import log_conditionals
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.pairwise.site_tables import SiteTable, joint_tables, site_tables
 from ebmlab.energies.pairwise.statistics import PottsSum
@@ -65,7 +67,8 @@ class Potts(Energy):
         self.register_buffer("pairs", _ordered(num_coordinates, pairs))
         self.coupling = nn.Parameter(torch.zeros(len(self.pairs), num_values, num_values))
         self.field = nn.Parameter(torch.zeros(num_coordinates, num_values))
-        self._kept: dict[str, tuple[tuple[Tensor, ...], Any]] = {}
+        self._kept: dict[str, Any] = {}
+        self._steady = False
 
     @classmethod
     def of(cls, coupling: Tensor, field: Tensor) -> Self:
@@ -144,6 +147,12 @@ class Potts(Energy):
             return differences
         return differences.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
 
+    def log_conditionals(self, x: Tensor) -> Tensor:
+        """The sum over i of log p(x_i | all others), `(B,)`, of states x, in which it may not be differentiated."""
+        if self._dense:
+            return log_conditionals(self._matrix(), self.field, x)
+        return -(-self.value_differences(x)).logsumexp(-1).sum(1)
+
     @torch.no_grad()
     def site_tables(self, joint: bool = False) -> list[SiteTable]:
         """Couplings and fields as rows that `samplers.GibbsSweep` gathers; copies, up to date when they are asked for.
@@ -155,7 +164,7 @@ class Potts(Energy):
             make = lambda: joint_tables(self.pairs, self.coupling, self.field, SITES)  # noqa: E731
         else:
             make = lambda: site_tables(self.pairs, self.coupling, self.field)  # noqa: E731
-        return self._unchanged(f"tables {joint}", make, self.coupling, self.field)
+        return self._unchanged(f"tables {joint}", make)
 
     @torch.no_grad()
     def zero_sum_(self) -> Self:
@@ -211,17 +220,28 @@ class Potts(Energy):
         """
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._make_matrix()
-        return self._unchanged("matrix", self._make_matrix, self.coupling)
+        return self._unchanged("matrix", self._make_matrix)
 
-    def _unchanged(self, name: str, make: Callable[[], Made], *parameters: Tensor) -> Made:
-        """What `make` makes from parameters; on a CPU it is kept until a number of theirs changes."""
+    def _unchanged(self, name: str, make: Callable[[], Made]) -> Made:
+        """What `make` makes from the parameters; on a CPU it is kept until a number of theirs changes."""
+        now = self.coupling, self.field
         if self.coupling.device.type != "cpu":
             return make()
-        held, made = self._kept.get(name, ((), None))
-        if len(held) != len(parameters) or not all(map(_same, held, parameters)):
-            held, made = tuple(p.detach().clone() for p in parameters), make()
-            self._kept[name] = held, made
-        return cast(Made, made)
+        if not self._steady and not all(map(_same, self._kept.get("parameters", (None, None)), now)):
+            self._kept = {}
+            self._kept["parameters"] = tuple(p.detach().clone() for p in now)
+        if name not in self._kept:
+            self._kept[name] = make()
+        return cast(Made, self._kept[name])
+
+    @contextlib.contextmanager
+    def steady(self) -> Iterator[None]:
+        """Within it the parameters must not change: tables are made once, without a copy that would tell of changes."""
+        self._kept, self._steady = {}, True
+        try:
+            yield
+        finally:
+            self._kept, self._steady = {}, False
 
     def _make_matrix(self) -> Tensor:
         (d, q), (i, j) = self.field.shape, self.pairs.T
@@ -230,11 +250,11 @@ class Potts(Energy):
         return blocks.transpose(1, 2).reshape(d * q, d * q)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": {}}
+        return {**self.__dict__, "_kept": {}, "_steady": False}
 
 
-def _same(kept: Tensor, now: Tensor) -> bool:
-    return kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
+def _same(kept: Tensor | None, now: Tensor) -> bool:
+    return kept is not None and kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
 
 
 def _ordered(num_coordinates: int, pairs: Pairs | None) -> Tensor:

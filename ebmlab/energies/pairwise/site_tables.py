@@ -56,15 +56,17 @@ def joint_tables(pairs: Tensor, coupling: Tensor, field: Tensor, size: int) -> l
         size: k.
     """
     (d, q), (i, j) = field.shape, pairs.T
-    blocks = coupling.new_zeros(d, d, q, q)
-    blocks[i, j], blocks[j, i] = coupling, coupling.mT
+    smaller, larger = (torch.split(s.argsort(), torch.bincount(s, minlength=d).tolist()) for s in (i, j))
     tables = []
     for begin in range(0, d, size):
-        part = blocks[:, begin : begin + size]
-        k = part.shape[1]
-        rows = part.transpose(1, 2).reshape(d * q, k * q)
-        own = rows[begin * q : (begin + k) * q].view(k, q, k, q)
+        k = min(size, d - begin)
+        blocks = coupling.new_zeros(d, q, k, q)  # (j, b, i, a)
+        for m in range(k):
+            after, before = smaller[begin + m], larger[begin + m]
+            blocks[j[after], :, m] = coupling[after].mT
+            blocks[i[before], :, m] = coupling[before]
+        own = blocks[begin : begin + k]
         within = own.permute(2, 0, 1, 3).flatten(1, 2).clone() if k > 1 else None
         own.zero_().diagonal(dim1=0, dim2=2).copy_(field[begin : begin + k].T.expand(q, q, k))
-        tables.append(SiteTable(begin, None, rows, within))
+        tables.append(SiteTable(begin, None, blocks.view(d * q, k * q), within))
     return tables

@@ -2,27 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
 import torch
 from torch import Tensor
 
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.pairwise.half_matrix import HalfMatrix
 from ebmlab.energies.weighted_sum import WeightedSum
 
-COLUMNS = 512  # of a block of the product: half of a symmetric product need not be computed
+AT_ONCE = 1000  # states that become floats at a time
 
 
-def add_products(total: Tensor, x: Tensor, weights: Tensor | float = 1.0) -> None:
-    """Adds the sum over n of weight_n x_n x_n' to `total` `(m, m)`, of which only blocks from the diagonal on are kept.
+class Moments(NamedTuple):
+    """The mean f_i(a) and the mean f_ij(a, b) of products, of one-hot states or of spins.
 
-    Args:
-        total: is changed in place. Entries more than `COLUMNS` below the diagonal stay what they are.
-        x: `(N, m)`.
-        weights: `(N,)`, or one for all.
+    Attributes:
+        one: `(d q,)`, or `(d,)` of spins.
+        two: `(d q, d q)`, or `(d, d)`; a site with itself included.
+        values: q, or 1 of spins.
     """
-    weighted = x * (weights.unsqueeze(1) if isinstance(weights, Tensor) else weights)
-    for begin in range(0, x.shape[1], COLUMNS):
-        rows = slice(begin, begin + COLUMNS)
-        total[rows, begin:].addmm_(weighted[:, rows].T, x[:, begin:])
+
+    one: Tensor
+    two: HalfMatrix
+    values: int
+
+    @classmethod
+    def zero(cls, shape: tuple[int, ...], like: Tensor) -> Self:
+        """Those of no states yet.
+
+        Args:
+            shape: of a state: `(d, q)` of one-hot vectors, `(d,)` of spins.
+            like: a tensor on their device and in their precision.
+        """
+        size, values = torch.Size(shape).numel(), shape[1] if len(shape) == 2 else 1
+        return cls(like.new_zeros(size), HalfMatrix(size, like, values), values)
+
+    def add(self, x: Tensor, weight: Tensor | float = 1.0) -> None:
+        """Adds states `(N, ...)` of any type, with a weight each, `(N,)`, or one for all."""
+        for begin in range(0, len(x), AT_ONCE):
+            part = x[begin : begin + AT_ONCE].flatten(1).to(self.one)
+            if isinstance(weight, Tensor):
+                weighted, factor = part * weight[begin : begin + AT_ONCE].to(part).unsqueeze(1), 1.0
+            else:
+                weighted, factor = part, weight
+            self.one.add_(weighted.sum(0), alpha=factor)
+            self.two.add(weighted.T, part.T, factor)
+
+    def scale_(self, factor: float) -> Self:
+        """Multiplies all of them."""
+        for part in (self.one, *self.two.blocks):
+            part.mul_(factor)
+        return self
+
+    def mix_(self, pseudo_count: float) -> Self:
+        """Mixes in a share of the uniform law."""
+        q = self.values
+        uniform, itself = (1 / q if q > 1 else 0.0), 1 / q
+        self.scale_(1 - pseudo_count).one.add_(pseudo_count * uniform)
+        for block in self.two.blocks:
+            block.add_(pseudo_count * uniform**2)
+            own = block.unfold(0, q, q).unfold(1, q, q).diagonal()  # (q, q, sites): each site with itself
+            own.sub_(pseudo_count * uniform**2).diagonal().add_(pseudo_count * itself)
+        return self
+
+    def covariances(self) -> Iterator[Tensor]:
+        """f_ij(a, b) - f_i(a) f_j(b) of each site i, and all later sites j, `(q, n)`."""
+        q = self.values
+        for rows, block in self.two:
+            for begin in range(0, len(block), q):
+                first = rows.start + begin
+                part = block[begin : begin + q, begin + q :].clone()
+                yield part.addr_(self.one[first : first + q], self.one[first + q :], alpha=-1)
+
+
+def half_moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0) -> Moments:
+    """`moments`, in half of the memory."""
+    found = Moments.zero(tuple(x.shape[1:]), x[:0])
+    found.add(x, 1 / len(x) if weights is None else weights / weights.sum())
+    return found.mix_(pseudo_count) if pseudo_count else found
 
 
 def moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -39,33 +98,15 @@ def moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0)
     Returns:
         `(d q,)` and `(d q, d q)`, or `(d,)` and `(d, d)`; a site with itself included.
     """
-    flat = x.flatten(1)
-    share = torch.full_like(flat[:, 0], 1 / len(x)) if weights is None else (weights / weights.sum()).to(flat)
-    two = flat.new_zeros(flat.shape[1], flat.shape[1])
-    add_products(two, flat, share)
-    two = two.triu() + two.triu(1).T
-    one = share @ flat
-    if not pseudo_count:
-        return one, two
-    q = x.shape[2] if x.dim() == 3 else 1
-    uniform, itself = (1 / q, torch.eye(q).to(two) / q) if q > 1 else (0.0, torch.eye(1).to(two))
-    mixed = (1 - pseudo_count) * two + pseudo_count * uniform**2
-    sites = torch.arange(x.shape[1])
-    own = (1 - pseudo_count) * two.view(-1, q, x.shape[1], q)[sites, :, sites] + pseudo_count * itself
-    mixed.view(-1, q, x.shape[1], q)[sites, :, sites] = own
-    return (1 - pseudo_count) * one + pseudo_count * uniform, mixed
+    one, two, _ = half_moments(x, weights, pseudo_count)
+    return one, two.full()
 
 
 def connected(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0) -> Tensor:
     """C_ij(a, b) = f_ij(a, b) - f_i(a) f_j(b) of all pairs i < j and all values, `(n,)`; arguments as in `moments`."""
-    return between_sites(*moments(x, weights, pseudo_count), x.shape[1])
-
-
-def between_sites(one: Tensor, two: Tensor, sites: int) -> Tensor:
-    """`connected`, from what `moments` gives of so many sites."""
-    i, j = torch.triu_indices(sites, sites, 1, device=one.device)
-    covariance = (two - torch.outer(one, one)).view(sites, -1, sites, len(one) // sites)
-    return covariance[i, :, j].flatten()
+    found = half_moments(x, weights, pseudo_count)
+    q = found.values
+    return torch.cat([part.view(q, -1, q).transpose(0, 1).flatten() for part in found.covariances()])
 
 
 class PottsSum(WeightedSum):
@@ -73,9 +114,8 @@ class PottsSum(WeightedSum):
 
     def __init__(self, energy: Energy, pairs: Tensor, coupling: Tensor, field: Tensor, dense: bool) -> None:
         self._energy, self._pairs, self._coupling, self._field = energy, pairs, coupling, field
-        self._one = torch.zeros_like(field, requires_grad=False)
-        size = (field.numel(), field.numel()) if dense else coupling.shape
-        self._two, self._dense = field.new_zeros(size), dense
+        self._all = Moments.zero(tuple(field.shape), field.detach()) if dense else None
+        self._one, self._two = field.new_zeros(field.shape), coupling.new_zeros((0, 0, 0) if dense else coupling.shape)
 
     @torch.no_grad()
     def add(
@@ -83,18 +123,19 @@ class PottsSum(WeightedSum):
     ) -> None:
         if hidden is not None:
             raise TypeError(f"{type(self._energy).__name__} has no hidden units")
+        if self._all is not None:
+            self._all.add(x, weight)
+            return
         x = x.to(self._field)
         factor = weight.to(x).view(-1, 1, 1) if isinstance(weight, Tensor) else weight
         self._one += (x * factor).sum(0)
-        if self._dense:
-            add_products(self._two, x.flatten(1), weight.to(x) if isinstance(weight, Tensor) else weight)
-            return
         each, weighted = x.transpose(0, 1), (x * factor).transpose(0, 1)
         at_once = max(1, 2**24 // max(1, each[0].numel()))
         for pairs, two in zip(torch.split(self._pairs, at_once), torch.split(self._two, at_once), strict=True):
             two += weighted[pairs[:, 0]].mT @ each[pairs[:, 1]]
 
     def value(self) -> Tensor:
-        (d, q), (i, j) = self._field.shape, self._pairs.T
-        two = self._two.view(d, q, d, q)[i, :, j] if self._dense else self._two
-        return -(self._coupling * two).sum() - (self._field * self._one).sum()
+        one, two = self._one, self._two
+        if self._all is not None:
+            one, two = self._all.one.view_as(one), self._all.two.of_pairs(self._pairs, self._all.values)
+        return -(self._coupling * two).sum() - (self._field * one).sum()

@@ -1,0 +1,90 @@
+"""Symmetric matrices in half of the memory, which is what moments of pairs, their inverse and their gradient take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+import torch
+from torch import Tensor
+
+ROWS = 512  # of a block: as many make a product fast
+
+
+class HalfMatrix:
+    """A symmetric matrix `(n, n)` as blocks of rows, each from its first diagonal entry on.
+
+    Zero at first.
+
+    Args:
+        size: n.
+        like: a tensor on the device and in the precision of the entries.
+        unit: the number of rows of a block is a multiple of it.
+
+    Attributes:
+        blocks: `(r, n - b)` each, where b is the number of its first row.
+
+    Example:
+        >>> matrix = HalfMatrix(3, torch.zeros(()))
+        >>> matrix.add(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[1.0], [2.0], [3.0]]))
+        >>> (matrix @ torch.ones(3, 1)).flatten().tolist()
+        [6.0, 12.0, 18.0]
+    """
+
+    def __init__(self, size: int, like: Tensor, unit: int = 1) -> None:
+        self.size, self.height = size, unit * max(1, ROWS // unit)
+        starts = range(0, size, self.height)
+        self.blocks = [like.new_zeros(min(self.height, size - b), size - b) for b in starts]
+
+    @classmethod
+    def of(cls, matrix: Tensor, unit: int = 1) -> Self:
+        """Half of a symmetric matrix."""
+        half = cls(0, matrix, unit)
+        half.size = len(matrix)
+        half.blocks = [matrix[rows, rows.start :].clone() for rows in half.slices()]
+        return half
+
+    def slices(self) -> list[slice]:
+        """The rows of each block."""
+        return [slice(b, min(b + self.height, self.size)) for b in range(0, self.size, self.height)]
+
+    def __iter__(self) -> Iterator[tuple[slice, Tensor]]:
+        """Each block with its rows."""
+        return zip(self.slices(), self.blocks, strict=True)
+
+    def add(self, left: Tensor, right: Tensor, factor: float = 1.0) -> None:
+        """Adds a symmetric product `factor * left @ right.T` of matrices `(n, k)`."""
+        for rows, block in self:
+            block.addmm_(left[rows], right[rows.start :].T, alpha=factor)
+
+    def columns(self, number: int) -> Tensor:
+        """The columns `(n, r)` whose numbers are those of the rows of a block; a copy."""
+        own, block = self.slices()[number], self.blocks[number]
+        above = [b[:, own.start - rows.start : own.stop - rows.start] for rows, b in list(self)[:number]]
+        return torch.cat([*above, block[:, : len(block)], block[:, len(block) :].T])
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """The product with a matrix `(n, k)`."""
+        product = torch.zeros_like(x, memory_format=torch.contiguous_format)
+        for rows, block in self:
+            product[rows].addmm_(block, x[rows.start :])
+            product[rows.stop :].addmm_(block[:, len(block) :].T, x[rows])
+        return product
+
+    def full(self) -> Tensor:
+        """The matrix `(n, n)`."""
+        return torch.cat([self.columns(k) for k in range(len(self.blocks))], 1)
+
+    def of_pairs(self, pairs: Tensor, values: int) -> Tensor:
+        """Its entries `(P, q, q)` where the q rows of one site meet the q columns of another one.
+
+        Args:
+            pairs: of sites, `(P, 2)`, in order, the smaller site first.
+            values: q, the `unit` of the matrix.
+        """
+        found = self.blocks[0].new_empty(len(pairs), values, values)
+        ends = torch.searchsorted(pairs[:, 0].contiguous(), pairs.new_tensor([r.stop // values for r in self.slices()]))
+        for (rows, block), first, last in zip(self, [0, *ends.tolist()], ends.tolist(), strict=False):
+            i, j = (pairs[first:last] - rows.start // values).T
+            found[first:last] = block.view(len(block) // values, values, -1, values)[i, :, j]
+        return found
