@@ -1,4 +1,6 @@
+import functools
 import gc
+import importlib.metadata
 import os
 from typing import Any
 
@@ -11,13 +13,15 @@ import torch
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # Lightning 2.6 calls jsonargparse by older names
 os.environ["WANDB_SILENT"] = "true"
 torch.set_num_threads(1)
+gc.set_threshold(50_000, 20, 50)  # before tests are collected, which makes a million objects
+# Every Trainer asks for the entry points of all installed packages, which stay the same.
+importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
 
 
 def pytest_collection_finish() -> None:
     """What is loaded by now stays: the garbage collector need not look at it again, a tenth of the tests' time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture

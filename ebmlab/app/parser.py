@@ -64,6 +64,12 @@ class Parser(LightningArgumentParser):
             return value
         return super()._check_value_key(action, value, *args, **kwargs)
 
+    def _apply_actions(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in the base class, but defaults are filled in once: by the parser of the command, which is asked first."""
+        if "skip_fn" in kwargs and self._subcommands_action is not None:
+            return cfg
+        return super()._apply_actions(cfg, *args, **kwargs)
+
     def dump(self, namespace: Namespace, *args: Any, **kwargs: Any) -> str:
         """As in the base class, but optimizers that are a learner's default are written like those of a config.
 

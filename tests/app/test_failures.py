@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import re
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 import wandb
 from helpers_tier import cases
 
-from ebmlab.app.failures import is_own
+from ebmlab.app.failures import is_own, loading
 from ebmlab.app.wandb_run import WandbRun, wandb_run
 from ebmlab.errors import UserError
 
@@ -78,6 +79,19 @@ def test_errors_in_the_users_own_class_name_its_line(wrong: str, line: int, what
     )
     said = fails("fit", "--config=own_energy.yaml", bare=True)
     assert f"own_energy.py, line {line}: {what}" in said and said.endswith("(--debug shows the traceback)")
+
+
+def test_modules_are_loaded_without_a_search_for_garbage() -> None:
+    """Afterwards it is searched for as before, also where a module is missing, and not where that was off."""
+    with loading():
+        assert not gc.isenabled()
+        with loading():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(UserError), loading():
+        raise ImportError("no module")
+    assert gc.isenabled()
 
 
 def test_packages_of_another_environment_are_not_the_users() -> None:

@@ -3,11 +3,16 @@ from __future__ import annotations
 import warnings
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from helpers_tier import cases
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler, ModelCheckpoint
 
 from ebmlab.callbacks import RunState
+from ebmlab.energies import RBM
+from ebmlab.errors import UserError
+from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
+from ebmlab.samplers import BlockGibbs
 
 
 def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
@@ -174,3 +179,24 @@ def test_a_checkpoint_amid_an_accumulation_is_warned_of(setup, tmp_path, squares
         run(setup, squares, [saving], epochs=2, **limits)
     told = [str(warning.message) for warning in said if "amid the 2 whose gradients accumulate" in str(warning.message)]
     assert bool(told) == (batches == 3)
+
+
+BITS = torch.tensor([[[1, 0, 1], [0, 0, 1]]]).repeat(5, 1, 1)  # five slots of two replicas
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32], ids=str)
+@pytest.mark.parametrize("slots", [BITS, BITS[:, 0]], ids=["replicas", "states"])
+def test_slots_of_the_buffer_are_states_or_replicas_of_the_domain(slots, dtype):
+    """In any numeric type; one other number anywhere is refused before training."""
+    learner = ContrastiveDivergence(RBM(3, 2), BlockGibbs(), start=ReplayBuffer(5))
+    slots = slots.to(dtype, copy=True)
+    checkpoint = {"run_state": {"cpu": torch.get_rng_state().unsqueeze(0)}, "replay_buffer": slots}
+    RunState().on_load_checkpoint(None, learner, checkpoint)
+    slots.view(-1)[-1] = 2
+    with pytest.raises(
+        UserError, match=r"the checkpoint's replay buffer is damaged: .* must be 0 or 1; take an earlier"
+    ):
+        RunState().on_load_checkpoint(None, learner, checkpoint)
+    with pytest.raises(UserError, match="the checkpoint's replay buffer is damaged"):
+        RunState().on_load_checkpoint(None, learner, checkpoint | {"replay_buffer": slots[..., :2]})
+    RunState().on_load_checkpoint(None, pl.LightningModule(), checkpoint)  # whose domain nobody knows

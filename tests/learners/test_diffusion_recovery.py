@@ -54,6 +54,35 @@ class Normal(NoisyEnergy):
         return (x[:, 0] - self.mean).square() / (2 * (self.variance + sigma.square()))
 
 
+class Seen(Normal):
+    """Remembers the states and noise levels that it is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 1.0)
+        self.asked: list[tuple[Tensor, Tensor]] = []
+
+    def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
+        self.asked.append((x[:, 0], sigma))
+        return super().noisy(x, sigma)
+
+
+class Stays(Sampler):
+    """Moves nothing, and remembers the laws that it is given."""
+
+    domains, exact = (Real,), True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.laws: list[Any] = []
+
+    def init(self, energy: Energy, x: Tensor, horizon: int | None = None, known: Any = None) -> State:
+        self.laws.append(energy)
+        return State(x=x)
+
+    def step(self, energy: Energy, state: State) -> tuple[State, Info]:
+        return State(x=state.x, step=state.step + 1), Info(state.x.new_ones(len(state.x)), state.x.new_zeros(1))
+
+
 def gradients(loss: Tensor, energy: Energy) -> Tensor:
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, [*energy.parameters()])])
 
@@ -99,6 +128,66 @@ def test_its_gradient_is_that_of_the_recovery_likelihood() -> None:
         .max()
         < 4.5
     )
+
+
+def test_noise_has_the_width_of_each_level_and_of_the_way_to_the_next() -> None:
+    """Both are normal, independent of each other, and added; the mean of the data stays."""
+    torch.manual_seed(5)
+    n = 100_000
+    learner = quiet(DiffusionRecovery(energy := Seen(), walker := Stays(), noise_levels=[0.4, 1.5], num_steps=1))
+    levels = torch.tensor([0.0, *learner.noise_levels], dtype=torch.float64)
+    learner.training_step(torch.full((n, 1), 3.0, dtype=torch.float64), 0)
+    (before, sigma), (law,) = energy.asked[0], walker.laws
+    assert torch.equal(law.sigma, sigma) and set(sigma.tolist()) == {0.0, float(levels[1])}
+    for low, high in pairwise(levels):
+        at = sigma == low
+        assert float(at.double().mean()) == pytest.approx(0.5, abs=0.01)
+        width = (high**2 - low**2).sqrt()
+        assert torch.allclose(law.step.flatten()[at], width)
+        parts = {"to here": (before[at] - 3) / low if low else None, "next": (law.after[at, 0] - before[at]) / width}
+        for z in (part for part in parts.values() if part is not None):
+            moments = z.mean(), z.square().mean(), z.pow(3).mean(), z.pow(4).mean()
+            torch.testing.assert_close(torch.stack(moments), levels.new_tensor([0, 1, 0, 3]), atol=0.2, rtol=0)
+            torch.testing.assert_close(torch.stack(moments[:2]), levels.new_tensor([0, 1]), atol=0.03, rtol=0)
+        if low:
+            assert abs(float((parts["to here"] * parts["next"]).mean())) < 0.03
+        else:
+            assert (before[at] == 3).all()
+
+
+def test_samples_start_from_noise_of_the_last_level_and_come_down_all() -> None:
+    learner = DiffusionRecovery(Normal(0.0, 1.0), walker := Stays(), noise_levels=[0.3, 0.5, 1.3], num_steps=2)
+    x = torch.randn(4, 1).double()
+    assert len([*learner.walk(x, 2)]) == 6
+    torch.testing.assert_close([float(law.step) for law in walker.laws], [1.2, 0.4, 0.3])
+    assert [float(law.sigma[0]) for law in walker.laws] == pytest.approx([0.5, 0.3, 0.0])
+    for law in walker.laws:
+        torch.testing.assert_close(law.after, 1.3 * x)
+
+
+def test_the_energy_of_a_law_is_the_value_beside_its_gradient() -> None:
+    torch.manual_seed(6)
+    x, sigma = torch.randn(5, 3).double(), torch.full((5,), 0.3, dtype=torch.float64)
+    law, z = Recovery(NoisyMLP(3, 8).double(), x, sigma, 2 * sigma), torch.randn(5, 3).double().requires_grad_()
+    value, grad = law.value_and_grad(z)
+    torch.testing.assert_close(value, law(z))
+    torch.testing.assert_close(grad, torch.autograd.grad(law(z).sum(), z)[0])
+
+
+def test_the_loss_counts_weights_of_samples_and_parameters() -> None:
+    """A sample of weight 0 does not count; `l1` adds to the loss."""
+    x = torch.tensor([[0.5], [70.0]], dtype=torch.float64)
+
+    def loss(energy: NoisyEnergy, weights: list[float], l1: float = 0.0) -> float:
+        torch.manual_seed(7)
+        learner = quiet(DiffusionRecovery(energy, Stays(), noise_levels=[0.5], num_steps=1, l1=l1))
+        learner.weights = lambda batch: torch.tensor(weights, dtype=torch.float64)
+        return float(learner.training_step(x, 0).detach())
+
+    truth, mlp = Normal(0.5, 1.3), NoisyMLP(1, 4).double()
+    assert abs(loss(truth, [2.0, 0.0])) < 5 < abs(loss(truth, [1.0, 1.0])) and DiffusionRecovery.takes_weights
+    size = sum(float(p.detach().abs().sum()) for p in mlp.parameters() if p.dim() > 1)
+    assert loss(mlp, [1.0, 1.0], 0.1) == pytest.approx(loss(mlp, [1.0, 1.0]) + 0.1 * size)
 
 
 @pytest.mark.slow
@@ -164,7 +253,10 @@ def test_a_trainer_fits_it_and_logs(tmp_path: Path) -> None:
     learner = DiffusionRecovery(NoisyMLP(2, 16), noise_levels=[0.5, 2.0], num_steps=5)
     trainer = quiet_trainer(tmp_path, max_steps=10, log_every_n_steps=1, limit_val_batches=1)
     trainer.fit(learner, Shapes2D(num_samples=500, batch_size=50))
-    assert {"train/energy_gap", "sampler/acceptance", "val/energy"} <= set(trainer.callback_metrics)
+    logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    assert {"train/energy_gap", "sampler/acceptance", "val/energy"} <= set(logged)
+    gap = logged["train/energy_negative"] - logged["train/energy_data"]
+    assert logged["train/energy_gap"] == pytest.approx(gap, abs=1e-5) and 0 < logged["sampler/acceptance"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -173,6 +265,8 @@ def test_a_trainer_fits_it_and_logs(tmp_path: Path) -> None:
         (lambda: DiffusionRecovery(RealMLP(2)), "RealMLP takes no noise level: take NoisyMLP"),  # type: ignore[arg-type]
         (lambda: DiffusionRecovery(NoisyMLP(2), noise_levels=[1.0, 0.5]), "but must rise"),
         (lambda: DiffusionRecovery(NoisyMLP(2), noise_levels=[]), "but must rise"),
+        (lambda: DiffusionRecovery(NoisyMLP(2), noise_levels=[0.5, 0.5]), "but must rise"),
+        (lambda: DiffusionRecovery(NoisyMLP(2), noise_levels=[0.5, 1.0, 0.7]), "but must rise"),
         (
             lambda: DiffusionRecovery(NoisyMLP(2), noise_levels=[-1.0, 0.5]),
             "noise_levels holds other numbers|must rise",
