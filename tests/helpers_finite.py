@@ -81,7 +81,7 @@ def bias(sampler: Sampler, energy: Energy, at: int = 0) -> float:
 
 
 def invariance_p(
-    sampler: Sampler, energy: Energy, num_steps: int = 1, num_chains: int = 200_000, seed: int = 0
+    sampler: Sampler, energy: Energy, num_steps: int = 1, num_chains: int = 100_000, seed: int = 0
 ) -> float:
     """p-value of the hypothesis that exact draws are still exact draws after `num_steps` steps.
 

@@ -122,7 +122,7 @@ def last_state(sampler: Sampler, energy: Energy, x: Tensor, num_steps: int) -> S
 
 
 def invariance_p(
-    sampler: Sampler, grbm: GRBM, num_steps: int = 3, num_chains: int = 200_000, temperature: float = 1.0, seed: int = 0
+    sampler: Sampler, grbm: GRBM, num_steps: int = 3, num_chains: int = 100_000, temperature: float = 1.0, seed: int = 0
 ) -> float:
     """p-value of the hypothesis that exact draws are still exact draws after `num_steps` steps.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import wandb
 from helpers_tier import cases
 
 from ebmlab.app.cli import main
@@ -127,6 +128,7 @@ def test_wandb_online_without_a_key(fails: Fails, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     assert "wandb login" in fails("fit", "--wandb=online")
+    wandb.teardown()  # W&B reads its environment once in a process
 
 
 def test_diverging_run_stops_and_says_why(fails: Fails) -> None:

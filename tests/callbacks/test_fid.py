@@ -11,6 +11,8 @@ from ebmlab.callbacks import FID, SampleGrid
 from ebmlab.errors import UserError
 from ebmlab.evaluation import frechet_distance, load_or_train
 
+pytestmark = pytest.mark.usefixtures("drafts")
+
 
 def rows(folder):
     with (folder / "fid.csv").open(newline="") as file:

@@ -19,6 +19,8 @@ from ebmlab.graphs import adjacency
 from ebmlab.learners import ContrastiveDivergence, FromNoise
 from ebmlab.samplers import Gibbs
 
+pytestmark = pytest.mark.usefixtures("drafts")
+
 KEYS = ("degree", "clustering", "orbit", "average")
 
 

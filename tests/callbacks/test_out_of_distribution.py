@@ -21,6 +21,8 @@ from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.samplers import ULA
 
+pytestmark = pytest.mark.usefixtures("drafts")
+
 
 class Dots(TensorDataModule):
     """Dark 6x6 images with one bright pixel in the upper half; their moments differ from those of `Squares`."""

@@ -12,6 +12,8 @@ from ebmlab.evaluation.metrics import SampleDistances as Metric
 from ebmlab.learners import ContrastiveDivergence, FromNoise, Learner
 from ebmlab.samplers import ULA
 
+pytestmark = pytest.mark.usefixtures("drafts")
+
 
 def learner() -> Learner:
     torch.manual_seed(0)

@@ -18,6 +18,8 @@ from ebmlab.evaluation import exact_log_z, trajectory
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import DULA, BlockGibbs
 
+pytestmark = pytest.mark.usefixtures("drafts")
+
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
