@@ -64,9 +64,9 @@ def known(value: Tensor, grads: Sequence[Tensor | None], parameters: Sequence[Te
 class _Known(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, total: Tensor, grads: Sequence[Tensor | None], *parameters: Tensor) -> Tensor:
-        ctx.grads = grads[: len(parameters)]
+        ctx.save_for_backward(*grads[: len(parameters)])  # which frees them after a backward pass
         return total.clone()
 
     @staticmethod
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *(None if g is None else outputs[0] * g for g in ctx.grads)
+        return None, None, *(None if g is None else outputs[0] * g for g in ctx.saved_tensors)

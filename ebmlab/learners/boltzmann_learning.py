@@ -19,6 +19,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.learners.replay_buffer import ReplayBuffer
 from ebmlab.learners.weighted_states import weighted_states
+from ebmlab.numerics.allocator import return_freed_memory
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers import GibbsSweep, Sampler
 from ebmlab.settings import require_count, require_factor
@@ -123,6 +124,7 @@ class BoltzmannLearning(Learner):
         """Frees the gradient, which would otherwise stay while the chains move."""
         super().optimizer_step(*args, **kwargs)
         self.zero_grad()
+        return_freed_memory()
 
     @torch.no_grad()
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -136,7 +138,9 @@ class BoltzmannLearning(Learner):
             self.log("train/energy_gap", gap, prog_bar=True, sync_dist=True)
         if self.damping is not None:
             del couplings
+            return_freed_memory()
             couplings, fields = self._direction()
+        return_freed_memory()
         with torch.enable_grad():
             downhill = [couplings.neg_(), fields.neg_()]
             return known(-gap, downhill, [self._coupling, self._field]) + self.penalty()
@@ -164,6 +168,7 @@ class BoltzmannLearning(Learner):
 
         with self.energy.steady() if isinstance(self.energy, Potts) else nullcontext():
             self.start.move(self.energy, self.energy.random(1), step=move, at_once=AT_ONCE)
+        return_freed_memory()
         if hops:
             self.log("sampler/hops", torch.cat(hops).mean(), sync_dist=True)
         slots = self.start.slots
@@ -200,6 +205,8 @@ class BoltzmannLearning(Learner):
             covariance = torch.linalg.cholesky(covariance)
             covariance = torch.cholesky_inverse(covariance)  # a name for each would keep both
             self._preconditioner = HalfMatrix.of(covariance, found.values)
+            del covariance
+        return_freed_memory()
 
     def _all_data(self) -> tuple[Tensor, Tensor | None]:
         return weighted_states(self.trainer, self.energy.domain.event_shape)

@@ -29,3 +29,12 @@ def keep_freed_memory() -> bool:
     if mallopt is None or not any(mallopt(M_MMAP_THRESHOLD, size) for size in (GIBIBYTE, LARGEST_THEN)):
         return False  # the other setting alone would make things worse
     return bool(mallopt(M_TRIM_THRESHOLD, GIBIBYTE))
+
+
+def return_freed_memory() -> None:
+    """Has glibc give the memory of freed tensors back to the system, from between others too; nothing elsewhere.
+
+    Between large tensors that come and go by turns, memory that is free but not empty adds up to more than they take.
+    """
+    if sys.platform.startswith("linux") and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
+        trim(0)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import platform
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 
 ENOUGH = 2**22  # multiplications in a product from which oneDNN is used; smaller ones can take longer by it
-AMD = "AuthenticAMD"
+LARGE = 2**17  # entries of a matrix from which oneDNN is used where AVX-512 has half its width
+AMD, ZEN_5 = "AuthenticAMD", 26
 SHAPES = (16, 16, 32), (100, 784, 500), (1024, 256, 256)
 """Rows, inner size and columns of products that must not be rounded."""
 
@@ -30,7 +32,8 @@ def fast_products(model: nn.Module, rows: int) -> Iterator[None]:
         yield
         return
     tensors = itertools.chain(model.parameters(), model.buffers())
-    with by_onednn(rows * max((t.numel() for t in tensors if t.dim() == 2), default=0)):
+    largest = max((t.numel() for t in tensors if t.dim() == 2), default=0)
+    with by_onednn(rows * largest if largest >= LARGE or has_full_width() else 0):
         yield
 
 
@@ -63,10 +66,10 @@ def _may_choose() -> bool:
 def onednn_is_faster() -> bool:
     """Whether oneDNN multiplies large float32 matrices faster than MKL, and without rounding them.
 
-    It does on AMD's processors with AVX-512, in half of the time. There torch leaves these products to Intel's MKL,
-    which uses AVX-512 on Intel's processors alone. With AMX alone oneDNN rounds. To make sure, products whose sums
-    rounding would change are computed once. False on machines with a GPU, since the setting would round the GPU's
-    products.
+    It does on AMD's processors with AVX-512, from Zen 5 on in half of the time (`has_full_width`). There torch leaves
+    these products to Intel's MKL, which uses AVX-512 on Intel's processors alone. With AMX alone oneDNN rounds. To make
+    sure, products whose sums rounding would change are computed once. False on machines with a GPU, since the setting
+    would round the GPU's products.
     """
     if torch.cuda.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512" or not made_by_amd():
         return False
@@ -80,10 +83,25 @@ def onednn_is_faster() -> bool:
 
 def made_by_amd() -> bool:
     """Whether this processor is AMD's."""
+    return AMD in processor()
+
+
+@functools.cache
+def has_full_width() -> bool:
+    """Whether this processor of AMD's adds and multiplies 512 bits at once, as from Zen 5 on.
+
+    Zen 4 takes two turns for AVX-512. MKL's AVX2 then is as fast, and faster for matrices that fit into its cache.
+    """
+    family = re.search(r"(?:cpu family\s*:|Family)\s*(\d+)", processor())
+    return family is None or int(family[1]) >= ZEN_5
+
+
+def processor() -> str:
+    """What the system says of the processor."""
     try:
-        return AMD in Path("/proc/cpuinfo").read_text()
+        return Path("/proc/cpuinfo").read_text()
     except OSError:
-        return AMD in platform.processor()  # Windows
+        return platform.processor()  # Windows: "AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD"
 
 
 def exact(rows: int, inner: int, columns: int) -> bool:

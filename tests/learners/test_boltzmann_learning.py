@@ -255,6 +255,14 @@ def test_two_steps_take_the_memory_of_few_matrices(monkeypatch: pytest.MonkeyPat
     assert peak_of_tensors(train) < chains + 5.5 * matrix
 
 
+def test_a_gradient_is_freed_by_the_pass_that_takes_it() -> None:
+    learner, *_ = prepared(potts())
+    loss = learner.training_step(None, 0)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="freed"):
+        loss.backward()
+
+
 def test_chains_are_drawn_anew_alike_in_parts() -> None:
     """Where chains start does not depend on how many move at a time."""
     starts = []
