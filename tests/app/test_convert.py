@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +101,11 @@ def test_labels_bits_and_offsets_travel(folder: None) -> None:
         (["spins.coo", "model.npz"], "is there already"),
         (["spins.coo", "a", "--kind", "gone"], "there is no format gone"),
         (["spins.coo", "a.xyz"], "say which kind"),
-        (["spins.coo", "gone/deep/a.h5"], "holds an RBM"),
+        pytest.param(
+            ["spins.coo", "gone/deep/a.h5"],
+            "holds an RBM",
+            marks=pytest.mark.skipif(find_spec("h5py") is None, reason="h5py is not installed"),
+        ),
         (["spins.coo", "a", "--shape", "1,3"], "--shape 1,3: give the axes"),
         (["model.npz", "a", "--shape", "8"], "pixels that the 64 units are"),
         (["spins.coo"], "target"),
