@@ -6,13 +6,25 @@ import math
 
 import pytest
 import torch
-from helpers_finite import DOMAINS, KINDS, MOSTLY_CUBIC, MOSTLY_TWO_DOMAINS, Exact, Target, bias, density
+from helpers_finite import (
+    DOMAINS,
+    KINDS,
+    MOSTLY_CUBIC,
+    MOSTLY_TWO_DOMAINS,
+    Exact,
+    Target,
+    bias,
+    density,
+    invariance_p,
+)
+from helpers_grbm import PASS
 from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.domains import Finite, Ordinal, Spin
 from ebmlab.energies import Energy, Ising
-from ebmlab.samplers import DMALA, DULA
+from ebmlab.samplers import ACS, DMALA, DULA, Sampler
+from ebmlab.samplers.discrete_langevin import GuidedEnergy
 
 SETTINGS = {
     "plain": {},
@@ -85,6 +97,27 @@ def test_a_preconditioner_makes_both_flips_of_appendix_h_fair() -> None:
     scale = torch.tensor([1000.0, 0.001], dtype=torch.float64)
     torch.testing.assert_close(flips(DMALA(1.0, precondition=scale)), torch.full_like(x, 0.5), rtol=0, atol=1e-6)
     assert flips(DMALA(1.0))[:, 0].max() < 0.13 and flips(DMALA(1.0))[:, 1].min() > 0.999
+
+
+class Guided(Target):
+    """Its minibatches have another energy."""
+
+    def minibatch(self) -> Energy:
+        return Target(self.domain, "quadratic")
+
+
+@pytest.mark.parametrize("kernel", [DMALA(0.8, stochastic=True), ACS(4.0, 0.2, stochastic=True)])
+def test_a_gradient_of_a_minibatch_leaves_the_law_of_all_data(kernel: Sampler) -> None:
+    energy = Guided(Spin(4), "cubic")
+    _, info = kernel.sample(energy, energy.random(1000), 20)
+    assert invariance_p(kernel, energy, num_steps=2) > PASS and info.acceptance.mean() > 0.1
+
+
+def test_a_gradient_of_a_minibatch_is_that_of_its_own_energy() -> None:
+    energy = Guided(Spin(4), "cubic")
+    x = energy.random(5).double()
+    value, gradient = GuidedEnergy(energy).value_and_grad(x)
+    assert torch.equal(value, energy(x)) and torch.equal(gradient, Target(Spin(4), "quadratic").value_and_grad(x)[1])
 
 
 def stationary_bias(step_size: float, energy: Energy) -> float:
