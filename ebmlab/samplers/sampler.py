@@ -179,8 +179,8 @@ class Sampler(Recorded, nn.Module):
             x: as in `sample`.
             num_steps: as in `sample`.
             compile: let `torch.compile` make one program of eight steps, which may draw other random numbers. The first
-                run with a number of chains takes 10 to 20 seconds longer, of which the next process saves most. Later
-                ones take as little as 0.3 of the time (docs/performance.md).
+                run with a number of chains takes longer, of which the next process saves most (docs/howto/compiled.md).
+                Later ones take as little as 0.3 of the time (docs/performance.md).
 
         Raises:
             UserError: as `sample`; with `compile` also if the kernel cannot be compiled, or there is no C++ compiler.
