@@ -103,8 +103,11 @@ def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:
 def of_parts(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
     """`pearson_and_slope` of long vectors that come in parts."""
     count, sums, products = 0, torch.zeros(2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
+    first: Tensor | None = None  # is taken off, so that of a constant vector nothing is left, not even rounding
     for x, y in parts:
         both = torch.stack([x.flatten().double(), y.flatten().double()])
+        first = both[:, :1].clone() if first is None and both.shape[1] else first
+        both = both if first is None else both - first
         count, sums, products = count + both.shape[1], sums + both.sum(1).cpu(), products + (both @ both.T).cpu()
     a, b, c = (products - torch.outer(sums, sums) / count)[[0, 1, 0], [0, 1, 1]]
     return float(c / (a * b).sqrt()), float(c / a)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,12 @@ def test_what_does_not_suit_is_one_line(data: Alignment, tmp_path: Path) -> None
         fit(PseudoLikelihood(Ising.lattice(3, 0.2)), spins, ClosedForm("tap"))
     with pytest.raises(UserError, match='"mean_field" needs a Potts or Ising energy that learns, got RBM'):
         fit(ContrastiveDivergence(RBM(9, 2), BlockGibbs()), spins, ClosedForm())
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3])
+def test_nothing_correlates_with_a_constant(value: float) -> None:
+    """Rounding of the sums gave numbers before, since 0.1 has no end in binary."""
+    for size in (7, 1000, 99_999):
+        x, constant = torch.linspace(0, 1, size), torch.full((size,), value)
+        assert all(math.isnan(number) for number in pearson_and_slope(constant, x))
+        assert math.isnan(pearson_and_slope(x, constant)[0])
