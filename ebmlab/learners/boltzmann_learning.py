@@ -25,7 +25,7 @@ from ebmlab.samplers import GibbsSweep, Sampler
 from ebmlab.settings import require_count, require_factor
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.2)
-AT_ONCE = 1000  # chains that move at a time: their states are floats, those of all others bytes
+AT_ONCE = 720  # chains that move at a time: their states are floats, those of all others bytes
 
 
 class BoltzmannLearning(Learner):
