@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pytorch_lightning as pl
 import torch
 from boltzmann import kept
@@ -116,6 +117,31 @@ def adabmdca(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
     return torch.as_tensor(get_contact_map(state, data.family.alphabet.letters)).double(), found
 
 
+LABELS = {"boltzmann": "Boltzmann learning", "pseudo_likelihood": "pseudo-likelihood", "rbm": "RBM"}
+
+
+def draw(folder: Path) -> None:
+    """Precision at L of all runs in the folder: a panel for each family, a row for each method, a dot for each seed."""
+    found = [(*file.stem.split("--"), json.loads(file.read_text())) for file in sorted(folder.glob("*--*--*.json"))]
+    families = [family for family in FAMILIES if any(family == row[0] for row in found)]
+    methods = [method for method in METHODS if any(method == row[1] for row in found)]
+    figure, axes = plt.subplots(
+        1, len(families), figsize=(3 * len(families) + 1.5, 2.6), sharey=True, squeeze=False, layout="constrained"
+    )
+    for axis, name in zip(axes[0], families, strict=True):
+        here = [(methods.index(method), row) for family, method, _, row in found if family == name]
+        axis.plot([row["precision_l"] for _, row in here], [at for at, _ in here], "o", color="black", ms=5)
+        axis.plot(
+            [row["long_range_precision_l"] for _, row in here], [at for at, _ in here], "o", mfc="white", mec="black"
+        )
+        axis.axvline(here[0][1]["precision_at_random"], color="grey", ls=":")
+        axis.set(title=f"{name}, {here[0][1]['sites']} sites", xlim=(0, 1), xlabel="precision at L")
+        axis.grid(axis="y", alpha=0.4)
+    axes[0, 0].set_yticks(range(len(methods)), [LABELS.get(method, method.replace("_", " ")) for method in methods])
+    axes[0, 0].invert_yaxis()
+    figure.savefig(folder / "contacts.png", dpi=150)
+
+
 METHODS: dict[str, Callable[[str, float, int], tuple[Tensor, Result]]] = {
     "mean_field": mean_field,
     "pseudo_likelihood": pseudo_likelihood,
@@ -152,6 +178,7 @@ def main() -> None:
             print(
                 f"{family:10} {method:18} " + "  ".join(f"{key} {value:.3g}" for key, value in row.items()), flush=True
             )
+    draw(options.folder)
 
 
 if __name__ == "__main__":
