@@ -1,6 +1,7 @@
 """Contacts of three families by four kinds of models, and by adabmDCA: docs/results/families.md.
 
     python papers/boltzmann.py --who ours --seconds 3000       # first, for the models by Boltzmann learning
+    python papers/boltzmann.py --families S1A --who "ours, damping 0.1" --seconds 3000
     python papers/boltzmann.py --who "adabmDCA, lr 0.2" --seconds 3000
     python papers/contacts.py                                  # all families and methods
     python papers/contacts.py --families DHFR --methods mean_field --seconds 60
@@ -104,7 +105,8 @@ def trained(path: str, seed: int, who: str) -> tuple[dict[str, Tensor], Result]:
 
 
 def boltzmann(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
-    (state, found), data = trained(path, seed, "ours"), Alignment(path)
+    who = "ours, damping 0.1" if path.endswith(FAMILIES["S1A"][0]) else "ours"
+    (state, found), data = trained(path, seed, who), Alignment(path)
     energy = Potts(*data.event_shape)
     energy.load_state_dict(state)
     return scores_of(energy, data), found
