@@ -66,7 +66,7 @@ def on_rbms(device: torch.device, tiny: bool) -> None:
 
 def on_graphs(device: torch.device, tiny: bool) -> None:
     from ebmlab.energies import Ising
-    from ebmlab.fused import Fused, SquareLattice
+    from ebmlab.fused import Fused, SignedGraph, SquareLattice
     from ebmlab.graphs import Edges
     from ebmlab.samplers import ChromaticGibbs
 
@@ -78,7 +78,7 @@ def on_graphs(device: torch.device, tiny: bool) -> None:
     print(
         f"| square lattice of {side} x {side}, one bit a spin | {side * side * sweeps / took * 1e-9:.3g} |", flush=True
     )
-    size, chains, sweeps = (500, 4, 1) if tiny else (5000, 1024, 10)
+    size, chains, sweeps = (500, 32, 1) if tiny else (5000, 1024, 10)
     a, b = sparse_graph(size)
     ising = Ising(Edges.joining(size, a, b, 0.3)).to(device)
     x = ising.random(chains)
@@ -86,6 +86,11 @@ def on_graphs(device: torch.device, tiny: bool) -> None:
         took = seconds(lambda s=sampler: s.last_states(ising, x, sweeps), device, 3)
         rate = size * chains * sweeps / took * 1e-9
         print(f"| {len(a)} edges on {size} sites, {chains} chains, {name} | {rate:.3g} |", flush=True)
+    graph = SignedGraph(ising)
+    words = graph.words(x)
+    took = seconds(lambda: graph.sweep(words, num_sweeps=sweeps), device, 3)
+    rate = size * chains * sweeps / took * 1e-9
+    print(f"| the same, one bit a spin | {rate:.3g} |", flush=True)
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ class Fused(Sampler):
 
     Args:
         sampler: `DMALA` without options or `BlockGibbs`, both on an `RBM` whose hidden units are bits; `ChromaticGibbs`
-            on an `Ising` model; or `GibbsSweep` on a `Potts` model.
+            on an `Ising` model (`SignedGraph` where all couplings are +J and -J); or `GibbsSweep` on a `Potts` model.
 
     Example:
         >>> from ebmlab.energies import RBM

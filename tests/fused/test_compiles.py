@@ -25,6 +25,12 @@ KERNELS = [
         {"TILE": 256},
         {"words": "*i32", "others": "*i32", "two": "i64", "four": "i64"},
     ),
+    (
+        "signed_kernel",
+        "colour_kernel",
+        {"TILE": 128, "COUNTS": 32},
+        {"words": "*i32", "flips": "*i32", "thresholds": "*i32"},
+    ),
 ]
 
 
