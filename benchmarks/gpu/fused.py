@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -46,13 +47,13 @@ def on_rbms(device: torch.device, tiny: bool) -> None:
     from ebmlab.fused import Fused
     from ebmlab.samplers import DMALA, BlockGibbs
 
-    print(
-        "\n| sampler, chains | plain steps per second | replayed | fused | fused and replayed |\n|---|---|---|---|---|"
-    )
-    visible, hidden, steps = (20, 10, 2) if tiny else (784, 500, 100)
+    print("\n| sampler, chains, products | plain steps per second | replayed | fused | fused and replayed |")
+    print("|---|---|---|---|---|")
+    visible, hidden, steps = (20, 10, 1) if tiny else (784, 500, 100)
     rbm = RBM(visible, hidden).to(device).requires_grad_(False)
-    for sampler in (DMALA(0.2), BlockGibbs()):
-        for chains in (1, 100, 10_000)[: 2 if tiny else 3]:
+    for sampler, precision in itertools.product((DMALA(0.2), BlockGibbs()), ("highest", "high")):
+        torch.set_float32_matmul_precision(precision)
+        for chains in (1, 100, 10_000)[: 1 if tiny else 3]:
             x, cells = rbm.random(chains), []
             for each in (sampler.to(device), Fused(sampler).to(device)):
                 rates = [steps / seconds(lambda e=each, x=x: e.last_states(rbm, x, steps), device, 3)]
@@ -61,7 +62,8 @@ def on_rbms(device: torch.device, tiny: bool) -> None:
                     call = lambda x, e=each: (e._run(rbm, x, steps),)  # noqa: E731
                     rates.append(steps / seconds(lambda r=replayed, c=call, x=x, e=each: r(c, x, rbm, e), device, 3))
                 cells += [f"{rate:.0f}" for rate in rates] + ["-"] * (2 - len(rates))
-            print(f"| {type(sampler).__name__}, {chains} | {' | '.join(cells)} |", flush=True)
+            print(f"| {type(sampler).__name__}, {chains}, {precision} | {' | '.join(cells)} |", flush=True)
+    torch.set_float32_matmul_precision("highest")
 
 
 def on_graphs(device: torch.device, tiny: bool) -> None:
