@@ -22,7 +22,7 @@ KERNELS = [
     ("dmala", "visible_kernel", TF32, {}),
     ("dmala", "decide_kernel", {"ROWS": ROWS, "COLUMNS": COLUMNS}, {}),
     ("colours", "colour_kernel", {"SITES": 2, "CHAINS": 128}, {}),
-    ("potts", "sweep_kernel", {"CHAINS": 16, "VALUES": 32}, {"rows": "*fp32", "sites": "i32"}),
+    ("potts", "sweep_kernel", {"CHAINS": 1, "SITES": 256, "VALUES": 32}, {"rows": "*fp32", "sites": "i32"}),
     (
         "lattice_kernel",
         "colour_kernel",
