@@ -140,7 +140,7 @@ def draw(folder: Path) -> None:
         axis.set(title=f"{name}, {here[0][1]['sites']} sites", xlim=(0, 1), xlabel="precision at L")
         axis.grid(axis="y", alpha=0.4)
     axes[0, 0].set_yticks(range(len(methods)), [LABELS.get(method, method.replace("_", " ")) for method in methods])
-    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_ylim(len(methods) - 0.5, -0.5)
     figure.savefig(folder / "contacts.png", dpi=150)
 
 
