@@ -6,7 +6,8 @@
 1. `tests`: of the samplers on the GPU, what a recording refuses among them; `laws`: of the fused kernels.
 2. `fused`: fused kernels beside plain steps and replayed ones, with spin updates per nanosecond.
 3. `pieces`: bits times float32 weights as three products in bfloat16, exactness and speed.
-4. `energies`, `samplers`, `settings`, `programs`, `trainings`: as `benchmarks/gpu_check.py` says.
+4. `rounded`: chains of the deep EBM in bfloat16, decided in float32: acceptance and steps per second.
+5. `energies`, `samplers`, `settings`, `programs`, `trainings`: as `benchmarks/gpu_check.py` says.
 
 `results.json` in the folder is written after each part. Exit code 1 if a part failed or was not reached.
 """
@@ -32,12 +33,13 @@ def parts(device: str, minutes: float, folder: Path) -> list[Part]:
     tests = Part("tests", [*pytest, "tests/samplers/test_cuda.py"], 90)
     laws = Part("laws", [*pytest, "tests/fused"], 120)
     own = [
-        Part(name, [python, "-m", f"benchmarks.gpu.{name}", "--device", device], 120) for name in ("fused", "pieces")
+        Part(name, [python, "-m", f"benchmarks.gpu.{name}", "--device", device], seconds)
+        for name, seconds in (("fused", 120), ("pieces", 120), ("rounded", 60))
     ]
     check = [python, str(ROOT / "benchmarks" / "gpu_check.py"), "--device", device, "--minutes", str(minutes)]
     check += ["--folder", str(folder)]
     checks = [Part(name, [*check, "--only", name], seconds) for name, seconds in CHECKS.items()]
-    training = Part("trainings", [*check, "--only", "trainings"], 60 * (7 * minutes + 1))
+    training = Part("trainings", [*check, "--only", "trainings"], 60 * (8 * minutes + 1))
     return [tests, laws, *own, *checks, training]
 
 
