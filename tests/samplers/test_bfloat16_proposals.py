@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from helpers_finite import invariance_p
 from helpers_mutants import mutant
 from helpers_trainer import short_fit
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ebmlab.domains import Binary
 from ebmlab.energies import Energy, ResNet
@@ -155,6 +157,39 @@ def test_steps_and_evaluations() -> None:
     assert calls == {(True, True): 5, (False, False): 1} and info.evaluations == 6
     with torch.autocast("cpu", torch.bfloat16):  # as a trainer at bf16-mixed sets it
         assert torch.equal(sampler.init(energy, state.x).energy, state.energy)
+
+
+def test_weights_of_convolutions_are_rounded_once() -> None:
+    """The numbers are those of autocast, which rounds them in each evaluation, and the energy keeps its own."""
+    torch.manual_seed(0)
+    energy, sampler = ResNet((8, 8), channels=8), Bfloat16Proposals(DMALA(0.3), 4)
+    x, before = energy.random(6), copy.deepcopy(energy.state_dict())
+    begin = sampler.init(energy, x)
+    torch.manual_seed(1)
+    with Counted() as once:
+        ours, _ = sampler.step(energy, begin)
+    torch.manual_seed(1)
+    theirs, kernel = begin.rounded, DMALA(0.3)
+    with torch.autocast("cpu", torch.bfloat16), Counted() as each_time:
+        for _ in range(4):
+            theirs, _ = kernel.step(energy, theirs)
+    same = (ours.x == theirs.x).flatten(1).all(1)  # where the proposal was accepted
+    assert same.any() and torch.equal(ours.rounded.energy[same], theirs.energy[same])
+    assert (once.casts, each_time.casts) == (2 * 19, 4 * 2 * 19)  # weight and bias of 19 convolutions
+    assert all(torch.equal(value, before[name]) for name, value in energy.state_dict().items())
+    assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in energy.parameters())
+
+
+class Counted(TorchDispatchMode):
+    """Counts the casts of weights and biases of convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.casts = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.casts += function.__name__ == "_to_copy.default" and isinstance(args[0], nn.Parameter)
+        return function(*args, **(kwargs or {}))
 
 
 class Fenced(Waves):
