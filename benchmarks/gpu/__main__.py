@@ -24,8 +24,8 @@ import torch
 from benchmarks.gpu.parts import Part, run
 
 ROOT = Path(__file__).parents[2]
-OWN = {"fused": 100, "peers": 120, "pieces": 30}
-CHECKS = {"energies": 40, "samplers": 60, "settings": 90, "programs": 110}
+OWN = {"fused": 90, "peers": 120, "pieces": 30}
+CHECKS = {"energies": 60, "samplers": 90, "settings": 90, "programs": 115}
 
 
 def parts(device: str, minutes: float, folder: Path) -> list[Part]:
@@ -47,7 +47,7 @@ def parts(device: str, minutes: float, folder: Path) -> list[Part]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--minutes", type=float, default=0.25, help="of training for each config")
+    parser.add_argument("--minutes", type=float, default=0.2, help="of training for each config")
     parser.add_argument("--seconds", type=float, default=900, help="of all parts together")
     parser.add_argument("--folder", type=Path, default=Path("runs/gpu_check"), help="where results and runs go")
     args = parser.parse_args()
