@@ -77,59 +77,62 @@ def jax_checkerboard(side: int, x: Tensor, sweeps: int) -> Contestant:
     return Contestant(steps_in_jax.runner(steps_in_jax.checkerboard(side, COUPLING), lattice, sweeps))
 
 
-def races(device: torch.device, tiny: bool) -> Iterator[Race]:
+def block_gibbs(device: torch.device, tiny: bool, chains: int) -> Race:
     visible, hidden, steps = (20, 10, 1) if tiny else (784, 500, 100)
     rbm = RBM(visible, hidden).to(device).requires_grad_(False)
-    for chains in (2,) if tiny else (100, 10_000):
-        x = rbm.random(chains)
-        yield Race(
-            f"Block Gibbs, RBM {visible}-{hidden}, {chains} chains",
-            steps,
-            ours(BlockGibbs(), rbm, x, steps)
-            | {
-                "rbms": lambda x=x: Contestant(packages.rbms_gibbs(rbm, x, steps)),
-                "JAX": in_jax(lambda x=x: jax_gibbs(rbm, x, steps), device),
-            },
-        )
+    x = rbm.random(chains)
+    peers = {
+        "rbms": lambda: Contestant(packages.rbms_gibbs(rbm, x, steps)),
+        "JAX": in_jax(lambda: jax_gibbs(rbm, x, steps), device),
+    }
+    title = f"Block Gibbs, RBM {visible}-{hidden}, {chains} chains"
+    return Race(title, steps, ours(BlockGibbs(), rbm, x, steps) | peers)
+
+
+def potts_sweep(device: torch.device, tiny: bool) -> Race:
+    sites, values, chains, sweeps = (5, 3, 4, 1) if tiny else (141, 21, 1000, 2)
+    potts = family(sites, values).to(device).requires_grad_(False)
+    x = potts.random(chains)
+    peers = {"adabmDCA": lambda: Contestant(packages.adabmdca_sweeps(potts, x, sweeps))}
+    title = f"Gibbs sweep, Potts model of {sites} sites and {values} values, {chains} chains"
+    return Race(title, sweeps, ours(GibbsSweep(), potts, x, sweeps) | peers, updates=sites * chains)
+
+
+def checkerboard(device: torch.device, tiny: bool) -> Race:
     side, chains, sweeps = (4, 32, 1) if tiny else (100, 1024, 10)
     lattice = Ising.lattice(side, COUPLING).to(device)
     x = lattice.random(chains)
-    yield Race(
-        f"Checkerboard, {side} x {side}, {chains} chains",
-        sweeps,
-        ours(ChromaticGibbs(), lattice, x, sweeps)
-        | {
-            "ebmlab, one bit a spin": lambda: in_words(lattice, x, sweeps),
-            "thrml": in_jax(lambda: Contestant(packages.thrml_lattice(side, COUPLING, chains, sweeps)), device),
-            "JAX": in_jax(lambda: jax_checkerboard(side, x, sweeps), device),
-        },
-        updates=side**2 * chains,
-    )
-    size = 20 if tiny else 5000
-    a, b = sparse_graph(size, degree=2 if tiny else 15)
+    others = {
+        "ebmlab, one bit a spin": lambda: in_words(lattice, x, sweeps),
+        "thrml": in_jax(lambda: Contestant(packages.thrml_lattice(side, COUPLING, chains, sweeps)), device),
+        "JAX": in_jax(lambda: jax_checkerboard(side, x, sweeps), device),
+    }
+    entries = ours(ChromaticGibbs(), lattice, x, sweeps) | others
+    return Race(f"Checkerboard, {side} x {side}, {chains} chains", sweeps, entries, updates=side**2 * chains)
+
+
+def sparse(device: torch.device, tiny: bool) -> Race:
+    """The last one, for thrml takes most of a minute before its first sweep."""
+    size, degree, chains, sweeps = (20, 2, 32, 1) if tiny else (5000, 15, 1024, 10)
+    a, b = sparse_graph(size, degree)
     graph = Ising(Edges.joining(size, a, b, COUPLING)).to(device)
-    y = graph.random(chains)
-    thrml = lambda: packages.thrml_graph(torch.stack([a, b], 1), graph.colours, COUPLING, chains, sweeps)  # noqa: E731
-    yield Race(
-        f"Sparse graph, {len(a)} edges on {size} sites, {chains} chains",
-        sweeps,
-        ours(ChromaticGibbs(), graph, y, sweeps)
-        | {
-            "ebmlab, one bit a spin": lambda: in_words(graph, y, sweeps),
-            "thrml": in_jax(lambda: Contestant(thrml()), device),
-        },
-        updates=size * chains,
-    )
-    sites, values, chains, sweeps = (5, 3, 4, 1) if tiny else (141, 21, 1000, 2)
-    potts = family(sites, values).to(device).requires_grad_(False)
-    z = potts.random(chains)
-    yield Race(
-        f"Gibbs sweep, Potts model of {sites} sites and {values} values, {chains} chains",
-        sweeps,
-        ours(GibbsSweep(), potts, z, sweeps)
-        | {"adabmDCA": lambda: Contestant(packages.adabmdca_sweeps(potts, z, sweeps))},
-        updates=sites * chains,
-    )
+    x, edges = graph.random(chains), torch.stack([a, b], 1)
+    others = {
+        "ebmlab, one bit a spin": lambda: in_words(graph, x, sweeps),
+        "thrml": in_jax(
+            lambda: Contestant(packages.thrml_graph(edges, graph.colours, COUPLING, chains, sweeps)), device
+        ),
+    }
+    title = f"Sparse graph, {len(a)} edges on {size} sites, {chains} chains"
+    entries = ours(ChromaticGibbs(), graph, x, sweeps) | others
+    return Race(title, sweeps, entries, updates=size * chains)
+
+
+def races(device: torch.device, tiny: bool) -> Iterator[Race]:
+    for chains in (2,) if tiny else (100, 10_000):
+        yield block_gibbs(device, tiny, chains)
+    for make in (potts_sweep, checkerboard, sparse):
+        yield make(device, tiny)
 
 
 def waited(make: Make, device: torch.device) -> Make:

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.gpu.__main__ import parts
 from benchmarks.gpu.parts import Part, run
-from benchmarks.gpu.peers import races, report
+from benchmarks.gpu.peers import potts_sweep, report
 
 FINE = [sys.executable, "-S", "-c", "print('fine')"]
 RAISES = [sys.executable, "-S", "-c", "print('so far', flush=True); raise SystemExit('broken')"]
@@ -54,7 +54,7 @@ def test_the_parts_end_within_their_time() -> None:
 
 
 def test_a_peer_has_a_row_or_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    *_, race = races(torch.device("cpu"), tiny=True)
+    race = potts_sweep(torch.device("cpu"), tiny=True)
     names = list(race.entries)
     missing = report(race, torch.device("cpu"), rounds=1)
     rows = [line.split(" | ")[0].removeprefix("| ") for line in capsys.readouterr().out.splitlines()[3:]]
