@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,21 +141,25 @@ def adabmdca_sweeps(energy: Potts, x: Tensor, sweeps: int) -> Callable[[], objec
 
 def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Callable[[], object]:
     """Sweeps over a periodic square lattice of spins, the two colours as two blocks; gives the blocks' spins."""
+    sites = torch.arange(side * side).view(side, side)
+    colour = (torch.arange(side).unsqueeze(1) + torch.arange(side)) % 2
+    ends = [torch.stack([sites, sites.roll(-1, axis)], 2).view(-1, 2) for axis in (0, 1)]
+    return thrml_graph(torch.cat(ends), [sites[colour == k] for k in (0, 1)], coupling, chains, sweeps)
+
+
+def thrml_graph(
+    edges: Tensor, colours: Sequence[Tensor], coupling: float, chains: int, sweeps: int
+) -> Callable[[], object]:
+    """Sweeps over spins joined by edges `(n, 2)`, each colour's sites as one block; gives the blocks' spins."""
     import jax
     import jax.numpy as jnp
     from thrml import Block, SamplingSchedule, SpinNode, sample_states
     from thrml.models import IsingEBM, IsingSamplingProgram, hinton_init
 
-    nodes = [[SpinNode() for _ in range(side)] for _ in range(side)]
-    flat = [node for row in nodes for node in row]
-    edges = [
-        (nodes[r][c], other)
-        for r in range(side)
-        for c in range(side)
-        for other in (nodes[(r + 1) % side][c], nodes[r][(c + 1) % side])
-    ]
-    model = IsingEBM(flat, edges, jnp.zeros(len(flat)), jnp.full(len(edges), coupling), jnp.array(1.0))
-    blocks = [Block([nodes[r][c] for r in range(side) for c in range(side) if (r + c) % 2 == k]) for k in (0, 1)]
+    nodes = [SpinNode() for _ in range(sum(map(len, colours)))]
+    pairs = [(nodes[a], nodes[b]) for a, b in edges.tolist()]
+    model = IsingEBM(nodes, pairs, jnp.zeros(len(nodes)), jnp.full(len(pairs), coupling), jnp.array(1.0))
+    blocks = [Block([nodes[site] for site in sites.tolist()]) for sites in colours]
     program = IsingSamplingProgram(model, blocks, clamped_blocks=[])
     schedule = SamplingSchedule(n_warmup=sweeps, n_samples=1, steps_per_sample=1)
     begin = hinton_init(jax.random.key(0), model, blocks, (chains,))

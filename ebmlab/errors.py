@@ -70,7 +70,8 @@ def explained(line: object, kinds: type[Exception] | tuple[type[Exception], ...]
     """Turns errors of these kinds in the body into a `UserError` with a line of its own.
 
     Args:
-        line: what the user reads, a text or a `UserError`; `WHY` in it stands for what the error says, in one line.
+        line: what the user reads, a text or a `UserError`; `WHY` in it stands for what the error says, in one line. The
+            option that mends a `UserError` stays.
         kinds: what is caught, as behind `except`.
 
     Example:
@@ -83,4 +84,5 @@ def explained(line: object, kinds: type[Exception] | tuple[type[Exception], ...]
         yield
     except kinds as error:
         why = str(error) if isinstance(error, UserError) else one_line(error)
-        raise UserError(str(line).replace(WHY, why)) from error
+        option = next((e.option for e in (line, error) if isinstance(e, UserError) and e.option), "")
+        raise UserError(str(line).replace(WHY, why), option=option) from error

@@ -207,6 +207,7 @@ def row(curve: list[Point], watch: Watch) -> Result:
 
 PROGRAMS: dict[str, Callable[[str, int, int, float, Path], Result]] = {
     "ours": partial(ours, damping=0.05, rate=0.2),
+    "ours, damping 0.1": partial(ours, damping=0.1, rate=0.2),
     "ours, plain gradient": partial(ours, damping=None, rate=0.05),
     "ours, edge activation": partial(ours, damping=0.05, rate=0.2, ending=partial(EdgeActivation, share=0.05)),
     "ours, decimation": partial(ours, damping=0.05, rate=0.2, ending=partial(Decimation, density=0.1, share=0.1)),

@@ -18,9 +18,9 @@ from ebmlab.samplers import GibbsSweep
 SITES, VALUES = 141, 21
 
 
-def family() -> Potts:
+def family(sites: int = SITES, values: int = VALUES) -> Potts:
     """Fixed couplings from N(0, 0.1^2) between all pairs of sites, and fields from N(0, 1)."""
-    generator, energy = torch.Generator().manual_seed(0), Potts(SITES, VALUES)
+    generator, energy = torch.Generator().manual_seed(0), Potts(sites, values)
     with torch.no_grad():
         energy.coupling.normal_(0, 0.1, generator=generator)
         energy.field.normal_(generator=generator)

@@ -45,7 +45,8 @@ def run_mutate(args: list[str]) -> None:
             writer.writerow([mutant, f"{score:.6g}", *([measured.get(mutant, "")] if options.measured else [])])
         title = f"{name[:60]}: {len(mutants):,} single mutants" + (f"; {line}" if line else "")
         letters = scan.alphabet.letters
-        drawn.write_bytes(figure_png(draw_mutations(scan.scores, scan.values, scan.numbers, letters, shown(title))))
+        scores, values, numbers = (part[scan.residues] for part in (scan.scores, scan.values, scan.numbers))
+        drawn.write_bytes(figure_png(draw_mutations(scores, values, numbers, letters, shown(title))))
     worst, best = (choose(mutants, key=lambda pair: pair[1]) for choose in (min, max))
     print(shown(f"{name}: {len(mutants):,} single mutants, from {worst[0]} {worst[1]:.3g} to {best[0]} {best[1]:.3g}"))
     if line:
@@ -69,9 +70,11 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
     if not path.is_file():
         raise UserError(f"--measured {path}: no such file")
     table = csv.DictReader(read_given(path, f"--measured {path}").splitlines())
+    if not table.fieldnames:
+        raise UserError(f"--measured {path} is empty: give a table of mutants and measurements")
     for option, column in (("--mutant", options.mutant), ("--column", options.column)):
-        if column not in (table.fieldnames or []):
-            found = ", ".join(table.fieldnames or [])[:200]
+        if column not in table.fieldnames:
+            found = ", ".join(table.fieldnames)[:200]
             raise UserError(f"--measured {path} has no column {column}; there are {found}: name it by {option}")
     pairs: list[tuple[float, float]] = []
     values: dict[str, str] = {}
@@ -96,5 +99,10 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
     from scipy.stats import spearmanr  # here, because it takes as long to load as torch
 
     rank = float(spearmanr(*zip(*pairs, strict=True)).statistic)
-    left = f" ({elsewhere:,} at no site of the model, {empty:,} without a number)" if elsewhere or empty else ""
-    return values, f"Spearman {rank:.3f} with {options.column} of {len(pairs):,} mutants{left}"
+    left = ""
+    if elsewhere or empty:
+        left = f" ({elsewhere:,} with a site or a letter that the model lacks, {empty:,} without a number)"
+    return (
+        values,
+        f"Spearman {rank:.3f} with {options.column} of {len(pairs):,} mutants{left}",
+    )

@@ -15,14 +15,14 @@ SPAN = 0.98  # share of the scores within the range of colours
 
 
 def draw_mutations(scores: Tensor, values: Tensor, numbers: Tensor, letters: str, title: str = "") -> Figure:
-    """Draws a column for each site and a row for each letter; red mutants are less likely than the sequence.
+    """Draws a column for each residue and a row for each letter; red mutants are less likely than the sequence.
 
     Dots are the sequence itself. The numbers of the residues stand below.
 
     Args:
         scores: `(d, q)`.
         values: of the sequence, `(d,)`.
-        numbers: of its residues, `(d,)`; -1 where it has none.
+        numbers: of its residues, `(d,)`.
         letters: of the values. Of a gap, -, no row is drawn.
         title: of the figure.
     """
@@ -44,7 +44,7 @@ def draw_mutations(scores: Tensor, values: Tensor, numbers: Tensor, letters: str
         for x, value in enumerate(values[part].tolist()):
             if value in rows:
                 axes.plot(x, rows.index(value), "k.", markersize=4)
-        ticks = [x for x, number in enumerate(numbers[part].tolist()) if number >= 0 and (number % 10 == 0 or x == 0)]
+        ticks = [x for x, number in enumerate(numbers[part].tolist()) if number % 10 == 0 or x == 0]
         axes.set_xticks(ticks, [str(int(numbers[part][x])) for x in ticks], fontsize=8)
         axes.set_yticks(range(len(rows)), [letters[a] for a in rows], fontsize=7)
     panels[-1].set_xlabel("residue")

@@ -10,6 +10,7 @@ step, and of the place of the number that they decide.
 """
 
 from ebmlab.fused.fused import Fused
+from ebmlab.fused.signed_graph import SignedGraph
 from ebmlab.fused.square_lattice import SquareLattice
 
-__all__ = ["Fused", "SquareLattice"]
+__all__ = ["Fused", "SignedGraph", "SquareLattice"]

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.fused.interpreter import tile_columns, tile_inner, tile_rows
-from ebmlab.fused.tiles import coins, product, seed
+from ebmlab.fused.tiles import coins, precision, product, seed
 from ebmlab.samplers import Info, Kernel, Sampler, State
 from ebmlab.samplers.numbers import Number
 
@@ -20,12 +20,14 @@ from ebmlab.samplers.numbers import Number
 @triton.jit
 def layer_kernel(
     given, weight, bias, seed, drawn, rows, inner, columns, by_inner, by_column,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Draws bits `(rows, columns)` with log-odds given @ weight + bias."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    total = product(given, weight, row, column, rows, inner, columns, by_inner, by_column, ROWS, COLUMNS, INNER)
+    total = product(
+        given, weight, row, column, rows, inner, columns, by_inner, by_column, ROWS, COLUMNS, INNER, PRECISION
+    )
     total += tl.load(bias + column, mask=column < columns, other=0.0)[None, :]
     place = row[:, None] * columns + column[None, :]
     bits = coins(tl.sigmoid(total), tl.load(seed), place)
@@ -38,7 +40,7 @@ def layer(given: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     drawn, tall, wide = given.new_empty(rows, columns), tile_rows(rows), tile_columns(columns)
     layer_kernel[triton.cdiv(rows, tall), triton.cdiv(columns, wide)](
         given.contiguous(), weight, bias, seed(given.device), drawn, rows, inner, columns, *weight.stride(),
-        ROWS=tall, COLUMNS=wide, INNER=tile_inner(inner),
+        ROWS=tall, COLUMNS=wide, INNER=tile_inner(inner), PRECISION=precision(bits=True),
     )  # fmt: skip
     return drawn
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 from ebmlab.energies import RBM, Energy
 from ebmlab.errors import UserError
 from ebmlab.fused.interpreter import tile_columns, tile_inner, tile_rows
-from ebmlab.fused.tiles import coins, product, seed, softplus
+from ebmlab.fused.tiles import added, coins, precision, product, seed, softplus
 from ebmlab.samplers import DMALA, Info, Kernel, Sampler, State
 from ebmlab.samplers.numbers import Number
 
@@ -28,7 +28,7 @@ from ebmlab.samplers.numbers import Number
 @triton.jit
 def hidden_kernel(
     x, logits, weight, bias, seed, y, means, sums, rows, visible, hidden,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Draws y, which the first tiles write. Writes E[h | y] `(rows, hidden)`, and sums of softplus `(tiles, rows)`."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
@@ -44,7 +44,7 @@ def hidden_kernel(
         tl.store(y + place, bits, mask=here & (tl.program_id(1) == 0))
         at = weight + k[:, None] * hidden + column[None, :]
         w = tl.load(at, mask=(k < visible)[:, None] & along[None, :], other=0.0)
-        total = tl.dot(bits, w, total, input_precision="ieee")
+        total = added(total, bits, w, PRECISION)
     total += tl.load(bias + column, mask=along, other=0.0)[None, :]
     mask = inside[:, None] & along[None, :]
     tl.store(means + row[:, None] * hidden + column[None, :], tl.sigmoid(total), mask=mask)
@@ -54,12 +54,12 @@ def hidden_kernel(
 @triton.jit
 def visible_kernel(
     x, logits, y, means, weight, bias, alpha, beta, new_logits, sums, rows, visible, hidden,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Writes the logits of flips from y, and sums `(tiles, rows)` of log q(x | y) - log q(y | x) + b_v'(y - x)."""
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    field = product(means, weight, row, column, rows, hidden, visible, 1, hidden, ROWS, COLUMNS, INNER)
+    field = product(means, weight, row, column, rows, hidden, visible, 1, hidden, ROWS, COLUMNS, INNER, PRECISION)
     along = tl.load(bias + column, mask=column < visible, other=0.0)[None, :]
     mask = (row < rows)[:, None] & (column < visible)[None, :]
     place = row[:, None] * visible + column[None, :]
@@ -136,11 +136,11 @@ def step(energy: Energy, state: FusedState, settings: Sequence[Number]) -> tuple
     next_free, probability, key = x.new_empty(rows), x.new_empty(rows), seed(x.device)
     hidden_kernel[down, ups](
         x, state.logits, weight, rbm.b_h.detach(), key, y, means, hidden_sums, rows, visible, hidden,
-        ROWS=tall, COLUMNS=up, INNER=tile_inner(visible),
+        ROWS=tall, COLUMNS=up, INNER=tile_inner(visible), PRECISION=precision(bits=True),
     )  # fmt: skip
     visible_kernel[down, overs](
         x, state.logits, y, means, weight, rbm.b_v.detach(), alpha, beta, new_logits, visible_sums,
-        rows, visible, hidden, ROWS=tall, COLUMNS=over, INNER=tile_inner(hidden),
+        rows, visible, hidden, ROWS=tall, COLUMNS=over, INNER=tile_inner(hidden), PRECISION=precision(bits=False),
     )  # fmt: skip
     decide_kernel[down, overs](
         x, state.logits, state.free, y, new_logits, hidden_sums, visible_sums, key,

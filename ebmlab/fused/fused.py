@@ -26,11 +26,13 @@ class Fused(Sampler):
 
     A plain step on a GPU is dozens of small operations, whose results pass through memory. Fused, it is two or three.
     Neither the energy nor the sampler may be of a derived class, which might change what a step does. Energies are in
-    float32. No GPU has run these kernels yet: they are tested on Triton's interpreter (`TRITON_INTERPRET=1`).
+    float32. After `torch.set_float32_matmul_precision("high")` tensor cores multiply bits with three bfloat16 pieces of
+    the weights, which lose no digit. They round the other product of a gradient, which only proposes. No GPU has
+    run these kernels yet: they are tested on Triton's interpreter (`TRITON_INTERPRET=1`).
 
     Args:
         sampler: `DMALA` without options or `BlockGibbs`, both on an `RBM` whose hidden units are bits; `ChromaticGibbs`
-            on an `Ising` model; or `GibbsSweep` on a `Potts` model.
+            on an `Ising` model (`SignedGraph` where all couplings are +J and -J); or `GibbsSweep` on a `Potts` model.
 
     Example:
         >>> from ebmlab.energies import RBM

@@ -10,7 +10,7 @@ import torch
 from ebmlab.errors import UserError
 
 ROWS, COLUMNS, INNER = 32, 64, 32  # of a tile of a product on a GPU, at most
-CHAINS, SWEPT = 128, 16  # of a tile of sites, and of a sweep
+CHAINS = 128  # of a tile of sites
 INTERPRETED_ROWS = 1024  # the interpreter takes a fixed time for each tile
 
 
@@ -78,8 +78,8 @@ def tile_of_sites(sites: int, chains: int) -> tuple[int, int]:
 
 
 def tile_of_chains(chains: int) -> int:
-    """How many chains a program moves along all their sites."""
-    return _tile(chains, INTERPRETED_ROWS if interpreted() else SWEPT)
+    """How many chains a program moves along all their sites: one on a GPU."""
+    return _tile(chains, INTERPRETED_ROWS) if interpreted() else 1
 
 
 def _tile(size: int, largest: int) -> int:

@@ -1,4 +1,7 @@
-"""A Gibbs sweep over a Potts model as one kernel: a program redraws all sites of its chains, one after the other."""
+"""A Gibbs sweep over a Potts model as one kernel: a program redraws all sites of a chain, one after the other.
+
+It keeps the chain's values, and reads a row of the couplings for each of them at once.
+"""
 
 from __future__ import annotations
 
@@ -22,30 +25,34 @@ from ebmlab.samplers.numbers import Number
 
 @triton.jit
 def sweep_kernel(
-    values, rows, field, order, seed, masses, sites, chains, q, CHAINS: tl.constexpr, VALUES: tl.constexpr
+    values, rows, field, order, seed, masses, sites, chains, q,
+    CHAINS: tl.constexpr, SITES: tl.constexpr, VALUES: tl.constexpr,
 ):  # fmt: skip
-    """Redraws values `(sites, chains)` in place. Row (i, j, b) of `rows` `(sites, sites, q, q)` is J_ij( . , b)."""
-    chain = tl.program_id(0) * CHAINS + tl.arange(0, CHAINS)
-    a = tl.arange(0, VALUES)
-    inside, real, key = chain < chains, a < q, tl.load(seed)
+    """Redraws values `(chains, sites)` in place. Row (i, j, b) of `rows` `(sites, sites, q, q)` is J_ij( . , b)."""
+    chain = (tl.program_id(0) * CHAINS + tl.arange(0, CHAINS)).to(tl.int64)
+    j, a = tl.arange(0, SITES), tl.arange(0, VALUES)
+    inside, here, real, key = chain < chains, j < sites, a < q, tl.load(seed)
+    at, mask = chain[:, None] * sites + j[None, :], inside[:, None] & here[None, :]
+    b = tl.load(values + at, mask=mask, other=0).to(tl.int32)
     mass = tl.zeros((CHAINS,), tl.float32)
     for turn in range(0, sites):
         i = tl.load(order + turn)
+        row = (j[None, :] * q + b) * q  # that of i itself is 0
+        pulls = tl.load(
+            rows + i * sites * q * q + (row[:, :, None] + a[None, None, :]),
+            mask=(here[:, None] & real[None, :])[None, :, :],
+            other=0.0,
+        )
         own = tl.load(field + i * q + a, mask=real, other=-float("inf"))
-        logits = tl.zeros((CHAINS, VALUES), tl.float32) + own[None, :]
-        for j in range(0, sites):  # the row of i itself is 0
-            b = tl.load(values + j * chains + chain, mask=inside, other=0)
-            at = ((i * sites + j) * q + b)[:, None] * q + a[None, :]
-            logits += tl.load(rows + at, mask=real[None, :], other=0.0)
+        logits = own[None, :] + tl.sum(pulls, 1)
         weights = tl.exp(logits - tl.max(logits, 1)[:, None])
         cdf = tl.cumsum(weights, 1)
         total = tl.sum(weights, 1)
-        level = tl.rand(key, turn * chains + chain.to(tl.int64)) * total
-        drawn = tl.sum(((cdf <= level[:, None]) & real[None, :]).to(tl.int64), 1)
-        tl.debug_barrier()  # all threads have read the values of the last turn
-        tl.store(values + i * chains + chain, tl.minimum(drawn, q - 1), mask=inside)
-        tl.debug_barrier()  # and see this one in the next turn
+        level = tl.rand(key, turn * chains + chain) * total
+        drawn = tl.sum(((cdf <= level[:, None]) & real[None, :]).to(tl.int32), 1)
+        b = tl.where(j[None, :] == i, tl.minimum(drawn, q - 1)[:, None], b)
         mass += total
+    tl.store(values + at, b, mask=mask)
     tl.store(masses + chain, mass, mask=inside)
 
 
@@ -54,7 +61,7 @@ class ValuesState(State):
     """x, and its values as numbers.
 
     Attributes:
-        values: `(d, B)`, int64.
+        values: `(B, d)`, int64.
     """
 
     values: Tensor
@@ -62,23 +69,24 @@ class ValuesState(State):
 
 def start(energy: Energy, x: Tensor, settings: Sequence[Number], rows: Tensor, scan: str) -> ValuesState:
     """The state at one-hot x."""
-    return ValuesState(x=x, values=cast(Categorical, energy.domain).to_index(x).T.contiguous())
+    return ValuesState(x=x, values=cast(Categorical, energy.domain).to_index(x))
 
 
 def step(
     energy: Energy, state: ValuesState, settings: Sequence[Number], rows: Tensor, scan: str
 ) -> tuple[ValuesState, Info]:
     """A sweep over all sites; a chain with a site that has no law reports NaN."""
-    values, (sites, q) = state.values.clone(), cast(Potts, energy).field.shape
-    chains, device = values.shape[1], values.device
+    values, (sites, q) = state.values.clone(memory_format=torch.contiguous_format), cast(Potts, energy).field.shape
+    chains, device = len(values), values.device
     order = torch.randperm(sites, device=device) if scan == "random" else torch.arange(sites, device=device)
-    masses, wide = state.x.new_empty(chains), tile_of_chains(chains)
-    sweep_kernel[(triton.cdiv(chains, wide),)](
+    masses, tall = state.x.new_empty(chains), tile_of_chains(chains)
+    long, wide = triton.next_power_of_2(sites), triton.next_power_of_2(q)
+    sweep_kernel[(triton.cdiv(chains, tall),)](
         values, rows, cast(Potts, energy).field.detach(), order, seed(device), masses, sites, chains, q,
-        CHAINS=wide, VALUES=triton.next_power_of_2(q),
+        CHAINS=tall, SITES=long, VALUES=wide, num_warps=min(16, max(4, long * wide // 2048)),
     )  # fmt: skip
-    new = ValuesState(x=one_hot(values.T, state.x), values=values)
-    return new, Info(lambda: masses.clamp(1, 1), lambda: (values != state.values).sum(0).to(state.x.dtype))
+    new = ValuesState(x=one_hot(values, state.x), values=values)
+    return new, Info(lambda: masses.clamp(1, 1), lambda: (values != state.values).sum(1).to(state.x.dtype))
 
 
 def kernel(sampler: Sampler, energy: Energy) -> Kernel:

@@ -7,6 +7,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ebmlab.fused.interpreter import interpreted
+from ebmlab.numerics.float32 import Float32Settings
+
+HALF = tl.constexpr(tl.float32 if interpreted() else tl.bfloat16)  # the interpreter cannot multiply bfloat16 numbers
+
+
+def precision(*, bits: bool) -> str:
+    """How products are computed, as `torch.set_float32_matmul_precision` says: in float32 ("highest"), or faster.
+
+    Bits are then multiplied by "pieces" of the weights, which lose no digit; other numbers are rounded to TF32.
+    """
+    return "ieee" if Float32Settings.now().matmul == "highest" else "pieces" if bits else "tf32"
+
 
 def seed(device: torch.device) -> Tensor:
     """63 random bits from torch's generator on the device, `(1,)`: a CUDA graph draws them anew at each replay."""
@@ -26,9 +39,22 @@ def softplus(x):
 
 
 @triton.jit
+def added(total, left, right, PRECISION: tl.constexpr):
+    """Total + left @ right. "pieces" takes bits: each weight is the sum of three bfloat16 numbers, for tensor cores."""
+    if PRECISION == "pieces":
+        for _ in tl.static_range(3):
+            piece = right.to(tl.bfloat16)
+            total = tl.dot(left.to(HALF), piece.to(HALF), total)
+            right -= piece.to(tl.float32)
+    else:
+        total = tl.dot(left, right, total, input_precision=PRECISION)
+    return total
+
+
+@triton.jit
 def product(
     left, right, row, column, rows, inner, columns, by_inner, by_column, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    INNER: tl.constexpr,
+    INNER: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """A tile of left `(rows, inner)` @ right `(inner, columns)`, whose strides are given; 0 outside of them."""
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -38,5 +64,5 @@ def product(
         a = tl.load(left + row[:, None] * inner + k[None, :], mask=inside[:, None] & (k < inner)[None, :], other=0.0)
         at = right + k[:, None] * by_inner + column[None, :] * by_column
         b = tl.load(at, mask=(k < inner)[:, None] & along[None, :], other=0.0)
-        total = tl.dot(a, b, total, input_precision="ieee")
+        total = added(total, a, b, PRECISION)
     return total

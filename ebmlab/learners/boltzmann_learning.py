@@ -25,7 +25,7 @@ from ebmlab.samplers import GibbsSweep, Sampler
 from ebmlab.settings import require_count, require_factor
 
 SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.2)
-AT_ONCE = 1000  # chains that move at a time: their states are floats, those of all others bytes
+AT_ONCE = 720  # chains that move at a time: their states are floats, those of all others bytes
 
 
 class BoltzmannLearning(Learner):
@@ -157,9 +157,11 @@ class BoltzmannLearning(Learner):
     def _move_chains(self) -> None:
         """Moves all chains, and takes their moments."""
         self.chain_moments = None  # frees the last ones
+        return_freed_memory()
         hops: list[Tensor] = []
 
         def move(x: Tensor) -> Tensor:
+            return_freed_memory()
             if not self.log_is_due:
                 return self.sampler.last_states(self.energy, x, self.num_steps)
             x, info = self.sampler.sample(self.energy, x, self.num_steps)
@@ -176,6 +178,7 @@ class BoltzmannLearning(Learner):
         found = Moments.zero(self.energy.domain.event_shape, self._field)
         found.add(slots)
         self.chain_moments = found.scale_(1 / len(slots))
+        return_freed_memory()
 
     @property
     def _chains(self) -> int:
@@ -215,7 +218,7 @@ class BoltzmannLearning(Learner):
         """The gradient f - p in couplings and fields; 0 where no coupling learns."""
         assert self.data_moments is not None and self.chain_moments is not None
         data, chains = self.data_moments, self.chain_moments
-        couplings = self._of_pairs(data.two).sub_(self._of_pairs(chains.two))
+        couplings = self._of_pairs(data.two, chains.two)
         if self.learns is not None:
             couplings.mul_(self.learns.to(couplings.device))
         return couplings, (data.one - chains.one).view_as(self._field)
@@ -234,16 +237,19 @@ class BoltzmannLearning(Learner):
             columns.addr_(one, mean[own], alpha=-1).addr_(mean, one[own], alpha=-1)
             columns = P @ _only_couplings(learns, columns, slice(0, n), own, q)
             D.add(columns, P.columns(k))
+            del columns
+            return_freed_memory()
         for rows, block in D:
             _only_couplings(learns, block, rows, slice(rows.start, n), q)
         fields = P @ one.unsqueeze(1) - D @ mean.unsqueeze(1)
         return self._of_pairs(D), fields.view_as(self._field)
 
-    def _of_pairs(self, matrix: HalfMatrix) -> Tensor:
-        """Entries between sites, as the parameter of the couplings holds them."""
+    def _of_pairs(self, matrix: HalfMatrix, minus: HalfMatrix | None = None) -> Tensor:
+        """Entries between sites, of one matrix or of a difference, as the parameter of the couplings holds them."""
         if not isinstance(self.energy, Potts):
-            return matrix.full().triu_(1)
-        return matrix.of_pairs(self.energy.pairs, self.energy.field.shape[1])
+            full = matrix.full() if minus is None else matrix.full() - minus.full()
+            return full.triu_(1)
+        return matrix.of_pairs(self.energy.pairs, self.energy.field.shape[1], minus)
 
     def _learning(self) -> Tensor:
         """Which couplings learn, bool: `(d, q, d, q)`, or `(d, 1, d, 1)` where all of a pair do or none."""

@@ -164,4 +164,6 @@ def _stockholm(path: Path, lines: list[str]) -> list[tuple[str, str]]:
             if len(words) != 2:
                 raise UserError(f"{path}, line {number}: '{line.strip()[:40]}' must be a name and letters")
             parts.setdefault(words[0], []).append(words[1])
+    if not ended:
+        raise UserError(f"{path} has no // at its end, with which Stockholm files end: it is cut short")
     return [(name, "".join(text)) for name, text in parts.items()]

@@ -15,7 +15,7 @@ from ebmlab.sequences.alignment_file import Rows
 from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
 from ebmlab.trained.model import TrainedModel
 
-_MUTATION = re.compile(r"([A-Za-z])(-?\d+)([A-Za-z])")
+_MUTATION = re.compile(r"([A-Za-z])(-?\d+)([A-Za-z*])")
 _BETWEEN = re.compile(r"[:;,/+]")
 
 
@@ -61,7 +61,9 @@ class MutationScan:
         return found
 
     def score(self, name: str) -> float | None:
-        """The score of a mutant such as A42G, or A42G:K50L; None if one of its residues stands at no site.
+        """The score of a mutant such as A42G, or A42G:K50L; None if the model lacks a site or a letter of it.
+
+        A nonsense mutant such as A42* has a letter that a model of proteins lacks.
 
         Raises:
             UserError: it is no name of a mutant, or names another residue than the sequence has.
@@ -134,14 +136,15 @@ def mutation_scores(model: TrainedModel, sequence: str, *, first: int = 1) -> Mu
             f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in {form.letters}"
         )
     index = torch.from_numpy(values).long()
+    occupied = {site for _, site in residues}
+    if not (there := torch.tensor([site in occupied for site in range(len(letters))])).any():
+        raise UserError("the sequence has gaps at all sites of the model: give one with residues there")
     state = model.states(index.unsqueeze(0))
     scores = 0.0 - energy.value_differences(state)[0].double().cpu()
     counted = torch.full((len(letters),), -1)
     for number, (_, site) in enumerate(residues, first):
         if site >= 0:
             counted[site] = number
-    there = torch.zeros(len(letters), dtype=torch.bool)
-    there[[site for _, site in residues if site >= 0]] = True
     return MutationScan(scores, index, numbers=counted, residues=there, alphabet=alphabet, model=model)
 
 

@@ -6,6 +6,7 @@ import csv
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytorch_lightning as pl
@@ -15,8 +16,10 @@ from PIL import Image
 from scipy.stats import spearmanr
 
 import ebmlab
+from ebmlab.app import mutate
 from ebmlab.app.cli import main
 from ebmlab.datamodules import Alignment
+from ebmlab.drawing.mutation_map import draw_mutations
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence
@@ -104,7 +107,9 @@ def test_the_command_writes_table_and_picture_and_compares(
     mutants = scan.mutants()
     measured = [(name, round(score + 3 * (i % 2), 3)) for i, (name, score) in enumerate(mutants[::3])]
     rows = [f"{name},{value}" for name, value in measured]
-    Path("dms.csv").write_text("\n".join(["name,fitness", *rows, "K42A,1.0", f"{WILD[0]}44A,", ""]))
+    Path("dms.csv").write_text(
+        "\n".join(["name,fitness", *rows, "K42A,1.0", f"{WILD[0]}44*,0.0", f"{WILD[0]}44A,", ""])
+    )
     options = [f"--ckpt_path={checkpoint}", "--sequence=wild/42-56", "--output=out/m.csv"]
     main(["mutate", "wild.a3m", *options, "--measured=dms.csv", "--mutant=name", "--column=fitness"])
     with Path("out/m.csv").open() as file:
@@ -116,9 +121,21 @@ def test_the_command_writes_table_and_picture_and_compares(
     rank = spearmanr([scores[name] for name, _ in measured], [value for _, value in measured]).statistic
     out = capsys.readouterr().out
     said = f"Spearman {rank:.3f} with fitness of {len(measured)} mutants"
-    assert f"{said} (1 at no site of the model, 1 without a number)" in out
+    assert f"{said} (2 with a site or a letter that the model lacks, 1 without a number)" in out
     with Image.open("out/m.png") as picture:
         assert min(picture.size) > 200
+
+
+def test_the_picture_has_no_column_where_the_sequence_has_a_gap(
+    checkpoint: Path, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(mutate, "draw_mutations", lambda *args: drawn.append(args) or draw_mutations(*args))
+    Path("wild.fasta").write_text(f">wild\n{WILD[:3]}-{WILD[4:]}\n")
+    main(["mutate", "wild.fasta", "--first=-1", f"--ckpt_path={checkpoint}", "--output=m.csv"])
+    scores, values, numbers, letters, _ = drawn[0]
+    assert numbers.tolist() == list(range(-1, 10)) and len(scores) == 11
+    assert [letters[value] for value in values] == list(WILD[:3] + WILD[4:])
 
 
 @pytest.mark.parametrize(
@@ -134,6 +151,12 @@ def test_the_command_writes_table_and_picture_and_compares(
         (["wild.fasta", "--measured=wild.csv"], "--measured wild.csv has no column mutant; there are a, b: name it by"),
         (["wild.fasta", "--measured=wild.csv", "--mutant=a", "--column=b"], "wild.csv, line 2: =cmd() is no mutant"),
         (["wild.fasta", "--measured=few.csv"], "--measured few.csv has 0 mutants at sites of the model, too few"),
+        (
+            ["wild.fasta", "--measured=empty.fasta"],
+            "--measured empty.fasta is empty: give a table",
+        ),
+        (["wild.fasta", "--measured=shifted.csv"], "say which number its first residue has (--first)"),
+        (["gaps.fasta"], "gaps.fasta, wild: the sequence has gaps at all sites of the model"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -143,6 +166,8 @@ def test_bad_input_is_one_line(
     Path("short.fasta").write_text(f">wild\n{WILD[1:]}\n")
     Path("wild.fasta").write_text(f">wild\n{WILD}\n")
     Path("wild.csv").write_text("a,b\n=cmd(),1\n")
+    Path("gaps.fasta").write_text(f">wild\n{'-' * len(WILD)}\n")
+    Path("shifted.csv").write_text(f"mutant,score\n{'A' if WILD[0] != 'A' else 'C'}1G,1\n")
     Path("few.csv").write_text("mutant,score\nA99C,1\n")
     before = sorted(Path().rglob("*"))
     with pytest.raises(SystemExit) as error:

@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.gpu.__main__ import parts
 from benchmarks.gpu.parts import Part, run
+from benchmarks.gpu.peers import potts_sweep, report
 
 FINE = [sys.executable, "-S", "-c", "print('fine')"]
 RAISES = [sys.executable, "-S", "-c", "print('so far', flush=True); raise SystemExit('broken')"]
@@ -46,6 +48,15 @@ def test_what_was_not_reached_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_parts_end_within_their_time() -> None:
-    listed = parts("cuda", 0.5, Path("runs"))
-    assert [part.name for part in listed][:3] == ["tests", "laws", "fused"]
-    assert sum(part.seconds for part in listed) < 1200
+    listed = parts("cuda", 0.2, Path("runs"))
+    assert [part.name for part in listed][:4] == ["tests", "laws", "fused", "peers"]
+    assert sum(part.seconds for part in listed) <= 900
+
+
+def test_a_peer_has_a_row_or_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    race = potts_sweep(torch.device("cpu"), tiny=True)
+    names = list(race.entries)
+    missing = report(race, torch.device("cpu"), rounds=1)
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in capsys.readouterr().out.splitlines()[3:]]
+    assert sorted(rows + [reason.partition(" (")[0] for reason in missing]) == sorted(names)
+    assert "ebmlab" in rows and names[-1] == "adabmDCA"

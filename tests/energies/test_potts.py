@@ -80,6 +80,8 @@ def test_a_gauge_changes_no_law(pairs: list[list[int]] | None, gauge: str) -> No
 
 
 def test_a_lattice_gas_has_any_value_as_its_reference() -> None:
+    with pytest.raises(UserError, match="reference is 9, but must be a value from 0 to"):
+        model().lattice_gas_(reference=9)
     energy = model().lattice_gas_(reference=2)
     assert not energy.coupling[:, 2].any() and not energy.coupling[:, :, 2].any() and not energy.field[:, 2].any()
 

@@ -8,22 +8,32 @@ import pytest
 
 from ebmlab.fused.interpreter import COLUMNS, INNER, ROWS, interpreted
 
-PRODUCT = {"ROWS": ROWS, "COLUMNS": COLUMNS, "INNER": INNER}
+PRODUCT = {"ROWS": ROWS, "COLUMNS": COLUMNS, "INNER": INNER, "PRECISION": "ieee"}
+PIECES, TF32 = PRODUCT | {"PRECISION": "pieces"}, PRODUCT | {"PRECISION": "tf32"}
 WHOLE = ("sites", "offsets", "neighbours", "values", "order", "seed")  # tensors of int64
 NUMBERS = ("rows", "inner", "columns", "by_inner", "by_column", "visible", "hidden", "hidden_tiles", "visible_tiles")
 NUMBERS += ("num_sites", "size", "entries", "chains", "q", "side", "width", "colour")
 KERNELS = [
     ("block_gibbs", "layer_kernel", PRODUCT, {}),
+    ("block_gibbs", "layer_kernel", PIECES, {}),
     ("dmala", "hidden_kernel", PRODUCT, {}),
+    ("dmala", "hidden_kernel", PIECES, {}),
     ("dmala", "visible_kernel", PRODUCT, {}),
+    ("dmala", "visible_kernel", TF32, {}),
     ("dmala", "decide_kernel", {"ROWS": ROWS, "COLUMNS": COLUMNS}, {}),
     ("colours", "colour_kernel", {"SITES": 2, "CHAINS": 128}, {}),
-    ("potts", "sweep_kernel", {"CHAINS": 16, "VALUES": 32}, {"rows": "*fp32", "sites": "i32"}),
+    ("potts", "sweep_kernel", {"CHAINS": 1, "SITES": 256, "VALUES": 32}, {"rows": "*fp32", "sites": "i32"}),
     (
         "lattice_kernel",
         "colour_kernel",
         {"TILE": 256},
         {"words": "*i32", "others": "*i32", "two": "i64", "four": "i64"},
+    ),
+    (
+        "signed_kernel",
+        "colour_kernel",
+        {"TILE": 128, "COUNTS": 32},
+        {"words": "*i32", "flips": "*i32", "thresholds": "*i32"},
     ),
 ]
 

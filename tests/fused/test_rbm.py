@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +15,7 @@ from torch import Tensor
 from ebmlab import engine
 from ebmlab.energies import RBM
 from ebmlab.fused import Fused
+from ebmlab.numerics.float32 import Float32Settings
 from ebmlab.samplers import DMALA, BlockGibbs, Kernel, Sampler
 
 pytestmark = [HERE, pytest.mark.filterwarnings("ignore:overflow encountered in exp")]  # NumPy's, where a GPU goes on
@@ -33,8 +36,17 @@ def kernel(module: ModuleType, name: str, energy: RBM) -> Kernel:
     return made
 
 
+@pytest.fixture
+def set_precision() -> Iterator[Callable[[str], None]]:
+    before = Float32Settings.now()
+    yield torch.set_float32_matmul_precision
+    before.restore()
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_exact_draws_stay_exact(name: str) -> None:
+@pytest.mark.parametrize("precision", ["highest", pytest.param("high", marks=pytest.mark.slow)])
+def test_exact_draws_stay_exact(name: str, precision: str, set_precision: Callable[[str], None]) -> None:
+    set_precision(precision)
     energy, sampler = rbm(), Fused(CASES[name]).to(DEVICE)
     assert p_value(energy, lambda x: sampler.last_states(energy, x, 2)) > PASS
 
@@ -69,8 +81,23 @@ def test_a_state_of_many_tiles_holds_what_torch_computes_there(visible: int, hid
     assert chains == 1 or 0 < info.hops.count_nonzero() < chains, "some chains accept, and some do not"
 
 
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_bits_times_weights_lose_no_digit(precision: str, set_precision: Callable[[str], None]) -> None:
+    """Of a weight and a bias that cancel only the last three of 24 binary digits are left."""
+    set_precision(precision)
+    torch.manual_seed(1)
+    weight, signs = 1e8 * torch.randn(67, 65, device=DEVICE), torch.randint(2, (65,), device=DEVICE).float()
+    given = torch.zeros(33, 67, device=DEVICE)
+    given[:, 40] = 1
+    module = import_module("ebmlab.fused.block_gibbs")  # not before Triton is known to be there
+    drawn = module.layer(given, weight, 64 * (2 * signs - 1) - weight[40])
+    assert torch.equal(drawn, signs.expand(33, -1))
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_nan_is_reported(name: str) -> None:
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_nan_is_reported(name: str, precision: str, set_precision: Callable[[str], None]) -> None:
+    set_precision(precision)
     energy = rbm()
     energy.W[1, 2] = torch.nan
     _, info = Fused(CASES[name]).to(DEVICE).sample(energy, torch.ones(3, 5, device=DEVICE), 1)

@@ -123,6 +123,7 @@ def test_alphabets(tmp_path: Path) -> None:
         ("# STOCKHOLM 1.0\none AC D\n//\n", "line 2: 'one AC D' must be a name and letters"),
         ("# STOCKHOLM 1.0\none AC\n//\n# STOCKHOLM 1.0\n", "line 4: a second alignment begins here"),
         ("# STOCKHOLM 1.0\n//\n", "holds no sequences"),
+        ("# STOCKHOLM 1.0\none AC\ntwo AD\n", "has no // at its end, with which Stockholm files end: it is cut short"),
         ("a\0b", "is no text"),
         (">\x1b[31mred\nAC\n>two\nACD\n>three\nACD", r"sequence 1, \\x1b\[31mred, has 2 columns"),
     ],

@@ -75,16 +75,20 @@ class HalfMatrix:
         """The matrix `(n, n)`."""
         return torch.cat([self.columns(k) for k in range(len(self.blocks))], 1)
 
-    def of_pairs(self, pairs: Tensor, values: int) -> Tensor:
+    def of_pairs(self, pairs: Tensor, values: int, minus: HalfMatrix | None = None) -> Tensor:
         """Its entries `(P, q, q)` where the q rows of one site meet the q columns of another one.
 
         Args:
             pairs: of sites, `(P, 2)`, in order, the smaller site first.
             values: q, the `unit` of the matrix.
+            minus: a matrix of the same size whose entries are taken off; None for none.
         """
         found = self.blocks[0].new_empty(len(pairs), values, values)
         ends = torch.searchsorted(pairs[:, 0].contiguous(), pairs.new_tensor([r.stop // values for r in self.slices()]))
-        for (rows, block), first, last in zip(self, [0, *ends.tolist()], ends.tolist(), strict=False):
+        others = [None] * len(self.blocks) if minus is None else minus.blocks
+        firsts = [0, *ends.tolist()]
+        for (rows, block), other, first, last in zip(self, others, firsts, firsts[1:], strict=False):
+            block = block if other is None else block - other
             i, j = (pairs[first:last] - rows.start // values).T
             found[first:last] = block.view(len(block) // values, values, -1, values)[i, :, j]
         return found

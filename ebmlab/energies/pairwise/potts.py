@@ -185,7 +185,12 @@ class Potts(Energy):
 
         Args:
             reference: that value.
+
+        Raises:
+            UserError: there is no such value.
         """
+        if not 0 <= reference < (values := self.field.shape[1]):
+            raise UserError(f"Potts: reference is {reference}, but must be a value from 0 to {values - 1}")
         by_first, by_second = self.coupling[:, :, [reference]].clone(), self.coupling[:, [reference]].clone()
         corner = self.coupling[:, [reference]][:, :, [reference]].clone()
         self._move_to_fields((by_first - corner).squeeze(2), (by_second - corner).squeeze(1))
