@@ -12,9 +12,9 @@
    plain and replayed as a CUDA graph, each with its largest deviation of energies and gradients from eager float32.
 4. Whole steps as one program: steps per second of `Sampler.last_states` on an RBM, plain, compiled and replayed, and
    the p-value of a chi-square test of compiled steps from exact draws of a small RBM.
-5. Training: `ebm_dynamic_mnist` and `grbm_mnist`, as they are, in TF32 and with their chains replayed, for a few
-   minutes each, without their configs' callbacks: iterations per second, peak memory, and how long the whole schedule
-   would take.
+5. Training: `ebm_dynamic_mnist` and `grbm_mnist`, as they are, in TF32 and with their chains replayed, the first also
+   with proposals in bfloat16, for a few minutes each, without their configs' callbacks: iterations per second, peak
+   memory, and how long the whole schedule would take.
 
 Exit code 1 if anything disagrees, or a training fails or is over before it can be timed.
 """
@@ -76,9 +76,14 @@ DATA_MEAN: Callback = {"class_path": "callbacks.DataMean"}
 COMPILED: Callback = {"class_path": "callbacks.Acceleration"}
 TF32: Callback = COMPILED | {"init_args": {"compile": False}}
 REPLAYED = "--model.compile_chains=true"
+ROUNDED = [  # 40 steps in bfloat16, each 8 of them decided in float32
+    *("--model.sampler=Bfloat16Proposals", "--model.sampler.sampler=DMALA", "--model.sampler.sampler.step_size=0.15"),
+    "--model.num_steps=5",
+]
 TRAININGS: dict[str, tuple[str, list[Callback], list[str]]] = {  # the config, callbacks in place of its own, options
     "ebm_dynamic_mnist": ("ebm_dynamic_mnist", [DATA_MEAN], []),
     "ebm_dynamic_mnist, TF32, replayed": ("ebm_dynamic_mnist", [DATA_MEAN, TF32], [REPLAYED]),
+    "ebm_dynamic_mnist, TF32, replayed, bf16 proposals": ("ebm_dynamic_mnist", [DATA_MEAN, TF32], [REPLAYED, *ROUNDED]),
     "ebm_dynamic_mnist, compiled, TF32": ("ebm_dynamic_mnist", [DATA_MEAN, COMPILED], []),
     "ebm_dynamic_mnist, compiled, TF32, replayed": ("ebm_dynamic_mnist", [DATA_MEAN, COMPILED], [REPLAYED]),
     "grbm_mnist": ("grbm_mnist", [], []),
@@ -135,6 +140,7 @@ SAMPLERS: dict[str, tuple[str, s.Sampler]] = {
     "PathAuxiliary": ("Ising", s.PathAuxiliary(2)),
     "DULA": ("Ising", s.DULA(0.8)),
     "DMALA": ("Ising", s.DMALA(1.6)),
+    "Bfloat16Proposals": ("Ising", s.Bfloat16Proposals(s.DMALA(1.6), 2)),
     "DLMC": ("Ising", s.DLMC(0.3)),
     "RegularisedLangevin": ("Ising", s.RegularisedLangevin(2.0)),
     "DiscreteHAMS": ("Ising", s.DiscreteHAMS(1.0)),

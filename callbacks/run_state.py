@@ -14,6 +14,7 @@ from torch import Tensor
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
 from ebmlab.errors import WHY, UserError, explained
+from ebmlab.io.packed_bits import packed, unpacked
 from ebmlab.learners import Learner
 from ebmlab.lightning.after_checkpoint import Unfinished
 from ebmlab.lightning.checkpoints import check_monitors, save_after_validation, save_at_the_end
@@ -33,10 +34,11 @@ class RunState(pl.Callback):
     """Makes a resumed run draw the random numbers that it would have drawn without the interruption.
 
     A checkpoint holds, for every rank, the states of torch's global generators and of the replay buffer, if there is
-    one. The generators are the CPU's, and the GPU's if the run uses one. The order of the data is restored by the
-    loaders; those of `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of
-    training. If there are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning.
-    Buffers are distributed again over any number of ranks.
+    one. Chains of two values take a bit for each coordinate. The generators are the CPU's, and the GPU's if the run
+    uses one. The order of the data is restored by the loaders; those of `datamodules` resume within an epoch. A
+    `ModelCheckpoint` with `save_last` also saves the end of training. If there are more ranks than wrote the
+    checkpoint, the additional ones get new generators, with a warning. Buffers are distributed again over any number of
+    ranks.
 
     The order of a plain `DataLoader` is restored, too. So is what Lightning does just after it has written a
     checkpoint: a step of `ReduceLROnPlateau`, the row of metrics. A `ModelCheckpoint` that monitors a score of
@@ -177,12 +179,12 @@ class RunState(pl.Callback):
         buffer = buffer_of(pl_module)
         slots = None if buffer is None else buffer.slots
         if slots is not None:
-            checkpoint[BUFFER] = trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu()
+            checkpoint[BUFFER] = packed(trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu())
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        self._loaded, self._buffer = checkpoint.get(KEY), checkpoint.get(BUFFER)
+        self._loaded, self._buffer = checkpoint.get(KEY), _slots(checkpoint)
         self._place = checkpoint.get(PLACE)
         self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
@@ -198,6 +200,19 @@ def renew(checkpoint: dict[str, Any], number: int) -> None:
             seed = hashlib.sha256(state.cpu().numpy().tobytes() + str(number).encode()).digest()[:7]
             generator = torch.Generator(name).manual_seed(int.from_bytes(seed))
             state.copy_(generator.get_state())
+
+
+def _slots(checkpoint: dict[str, Any]) -> Tensor | None:
+    """The slots of all ranks, if there were any, which earlier versions did not pack.
+
+    Raises:
+        UserError: they cannot be unpacked.
+    """
+    if BUFFER not in checkpoint:
+        return None
+    damaged = f"the checkpoint's replay buffer is damaged: {WHY}; take an earlier checkpoint"
+    with explained(damaged, (AttributeError, KeyError, RuntimeError, TypeError, ValueError)):
+        return unpacked(checkpoint[BUFFER])
 
 
 def _check_buffer(slots: Tensor, domain: Domain) -> None:

@@ -20,6 +20,7 @@ from ebmlab.samplers import (
     DULA,
     GWG,
     AnyScale,
+    Bfloat16Proposals,
     BlockGibbs,
     ChromaticGibbs,
     ChromaticMetropolis,
@@ -110,6 +111,7 @@ CASES: dict[str, Case] = {
     "DiscreteHAMS": Case(lambda d: DiscreteHAMS(0.9), enumerable=False, gradients=1),
     "RelaxedMALA": Case(lambda d: RelaxedMALA(0.3), TWO, enumerable=False),
     "DiscreteSVGD": Case(lambda d: DiscreteSVGD(0.1), TWO, enumerable=False, exact=False),
+    "Bfloat16Proposals": Case(lambda d: Bfloat16Proposals(DMALA(0.8), 2)),
     "Tempered": Case(lambda d: Tempered(DMALA(0.8), betas=[1.0])),
     "TrajectoryTempered": Case(lambda d: TrajectoryTempered(DMALA(0.8), [])),
 }

@@ -130,7 +130,9 @@ def _preprocessing(found: Foreign, shape: tuple[int, ...] | None) -> Preprocessi
     columns = columns if any(isinstance(name, str) for name in found.names) else ()
     if isinstance(found.energy.domain, Categorical):
         q = found.energy.domain.num_values
-        return Preprocessing(found.energy.domain.shape, num_classes=q, limits=(0.0, q - 1.0))
+        alphabet = str(found.facts.get("alphabet", ""))
+        letters = alphabet if len(alphabet) == q else ""
+        return Preprocessing(found.energy.domain.shape, num_classes=q, limits=(0.0, q - 1.0), letters=letters)
     if isinstance(found.energy.domain, Binary):
         if found.form == "bits":
             return Preprocessing(own, unit=True, columns=columns)

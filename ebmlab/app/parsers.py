@@ -11,8 +11,8 @@ from ebmlab.errors import UserError
 
 MODEL_COMMANDS = ("score", "complete", "features")
 FILES = (
-    "samples as the training data were: .npy, .npz, .csv, .pt, pictures, or folders of pictures; sample sets in .json; "
-    "chains (steps, chains, ...) in .npy or .h5"
+    "samples as the training data were: .npy, .npz, .csv, .pt, alignments, pictures, or folders of pictures; sample "
+    "sets in .json; chains (steps, chains, ...) in .npy or .h5"
 )
 ABOUT = {
     "predict": "Draws samples from a trained model by new chains from noise, and writes samples.pt and samples.png. "
@@ -78,7 +78,7 @@ def predict_parser() -> Line:
     add(
         "--output",
         metavar="PATH",
-        help=".npy, .pt or .csv of rows, or a folder (default: samples/ in the run's folder)",
+        help=".npy, .pt, .csv of rows, .fasta of sequences, or a folder (default: samples/ in the run's folder)",
     )
     return parser
 

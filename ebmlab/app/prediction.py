@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.app.condition import read_condition
-from ebmlab.app.rows import rows_csv, write_values
+from ebmlab.app.rows import fasta, rows_csv, write_values
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Data, Table
 from ebmlab.data.preprocessing import Preprocessing
@@ -22,6 +22,9 @@ from ebmlab.io.outputs import together
 from ebmlab.io.progress import Meter
 from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
+
+KINDS = (".npy", ".pt", ".csv", ".fasta")  # of a file that is named
+NAMED = ".npy, .pt, .csv or .fasta"
 
 
 def save_samples(
@@ -39,7 +42,7 @@ def save_samples(
     """Draws samples by new chains that start from noise, and writes them to `samples.pt` and `samples.png`.
 
     The picture is written only if the data can be drawn, such as images, points in the plane and graphs. Rows of tables
-    whose columns have names are also written to `samples.csv`.
+    whose columns have names are also written to `samples.csv`, and sequences to `samples.fasta`.
 
     Args:
         learner: the trained learner.
@@ -51,7 +54,7 @@ def save_samples(
             hidden units.
         seed: seed of the random numbers.
         batch_size: number of chains that run at the same time.
-        output: a .npy, .pt or .csv file (the picture gets the same name), or a folder for the files. Default:
+        output: a .npy, .pt, .csv or .fasta file (the picture gets the same name), or a folder for the files. Default:
             `samples/` in the run folder.
         condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...`. Coordinates are
             numbered from 0 in the flattened sample, or are names of columns. Chains of the conditional law draw the
@@ -64,16 +67,19 @@ def save_samples(
     if num_samples < 1 or batch_size < 1:
         raise UserError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}")
     target = Path(output) if output else folder / "samples"
-    is_file = target.suffix in (".npy", ".pt", ".csv") and not target.is_dir()
+    is_file = target.suffix in KINDS and not target.is_dir()
     if target.exists() and not (target.is_dir() or is_file):
-        raise UserError(f"output is {target}, which is a file: name a folder, or a .npy, .pt or .csv file")
+        raise UserError(f"output is {target}, which is a file: name a folder, or a {NAMED} file")
     if not is_file and not target.exists() and re.fullmatch(r"\.[A-Za-z]{2,5}", target.suffix):
-        raise UserError(f"output is {target}, but must be a .npy, .pt or .csv file, or a folder")
+        raise UserError(f"output is {target}, but must be a {NAMED} file, or a folder")
     if target.suffix == ".csv" and is_file and len(learner.energy.domain.shape) > 1:
         raise UserError(f"output is {target}, but these samples are no rows of a table: name a .npy")
-    files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv")]
+    form = datamodule.preprocessing
+    if target.suffix == ".fasta" and is_file and not (form and form.letters):
+        raise UserError(f"output is {target}, but these samples are no sequences: name a .npy")
+    files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv", "fasta")]
     files = [target, target.with_suffix(".png")] if is_file else files
-    if denoise is None and (known := datamodule.preprocessing) is not None and len(known.shape) == 1:
+    if denoise is None and form is not None and len(form.shape) == 1:
         denoise = False  # a mean is a sharp picture, but no row of bits
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
     if condition is not None:
@@ -86,13 +92,15 @@ def save_samples(
     starts = Meter("sampling", "batch", len(batches)).along(batches)
     states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
     png = picture(shown := datamodule.show(states))
-    raw, form = datamodule.to_raw(states), datamodule.preprocessing
+    raw = datamodule.to_raw(states)
     table = shown.values if isinstance(shown, Table) else raw
     rows = rows_csv(table, form) if form and table.dim() == 2 and (form.columns or isinstance(shown, Table)) else None
-    contents = {path: content for path, content in zip(files[1:], (png, rows), strict=False) if content is not None}
+    letters = fasta(raw, form.letters) if form and form.letters else None
+    made = zip(files[1:], (png, rows, letters), strict=False)
+    contents = {path: content for path, content in made if content is not None}
     with together(files[0], *contents) as (first, *others):
-        if is_file and rows is not None and target.suffix == ".csv":
-            first.write_bytes(rows)
+        if is_file and (given := {".csv": rows, ".fasta": letters}.get(target.suffix)) is not None:
+            first.write_bytes(given)
         else:
             write_values(raw, first, files[0].suffix)
         for path, content in zip(others, contents.values(), strict=True):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.io.files import save
+from ebmlab.sequences import Alphabet
 
 
 def rows_csv(rows: Tensor, form: Preprocessing) -> bytes:
@@ -28,6 +29,17 @@ def rows_csv(rows: Tensor, form: Preprocessing) -> bytes:
         writer.writerow(form.columns)
     writer.writerows(_cells(rows, classes, digits))
     return text.getvalue().encode()
+
+
+def fasta(values: Tensor, letters: str) -> bytes:
+    """Sequences in FASTA, under the names sample_1, sample_2, ...
+
+    Args:
+        values: `(n, d)`, whole numbers.
+        letters: of the values.
+    """
+    texts = Alphabet(letters).decode(values.long())
+    return "".join(f">sample_{number}\n{text}\n" for number, text in enumerate(texts, 1)).encode()
 
 
 def write_values(values: Tensor, path: Path, kind: str) -> None:

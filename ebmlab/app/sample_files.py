@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
-from ebmlab.errors import UserError, shown
+from ebmlab.errors import WHY, UserError, explained, shown
 from ebmlab.reading.number_files import SUFFIXES as NUMBERS
 from ebmlab.reading.number_files import read_numbers, require_finite
 from ebmlab.reading.pictures import DARK, files_in, losses, read_picture, too_dark
 from ebmlab.reading.pictures import SUFFIXES as PICTURES
 from ebmlab.reading.tables import check_columns, read_head
+from ebmlab.sequences.alignment_file import read_rows
+from ebmlab.trained.at_sites import at_sites
 
 
 def read_samples(
@@ -24,7 +26,8 @@ def read_samples(
     """The samples of a file or folder, and the file that each comes from.
 
     Args:
-        name: a file of numbers, a picture, or a folder of pictures, of which hidden files and folders are left out.
+        name: a file of numbers, a picture, or a folder of pictures, of which hidden files and folders are left out; or
+            an alignment, for a model of sequences.
         preprocessing: of the training data. Pictures are scaled and cut to its shape, and white becomes its 1.
         labels: column or array that is left out.
         field: name of the samples among several arrays.
@@ -52,6 +55,9 @@ def read_samples(
         if kind == ".csv" and not bits and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:
             x = x.long()  # text does not say whether 3 is an integer; levels of pixels are
         return x, [str(path)] * len(x)
+    elif preprocessing.letters:
+        x = _sequences(path, preprocessing)
+        return x, [str(path)] * len(x)
     else:
         raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}")
     shape = preprocessing.shape
@@ -69,3 +75,12 @@ def read_samples(
     if lost := sum(map(losses, pictures), Counter()):
         print(shown(f"{path}: {'; '.join(f'{n} {what}' for what, n in lost.items())}"), file=sys.stderr)
     return pixels.float() * preprocessing.float_scale / LEVELS, [str(file) for file in paths]
+
+
+def _sequences(path: Path, form: Preprocessing) -> Tensor:
+    """The values `(N, d)` of the sequences of an alignment at the sites of the model."""
+    rows, found = read_rows(path, "keep"), []
+    for name, text in zip(rows.names, rows.texts, strict=True):
+        with explained(f"{path}, {name[:60]}: {WHY}", UserError):
+            found.append(at_sites(text, form)[0])
+    return torch.stack(found)

@@ -3,6 +3,7 @@
 from ebmlab.samplers.acs import ACS
 from ebmlab.samplers.alternate import Alternate
 from ebmlab.samplers.any_scale import AnyScale
+from ebmlab.samplers.bfloat16_proposals import Bfloat16Proposals
 from ebmlab.samplers.block_gibbs import BlockGibbs
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs
 from ebmlab.samplers.chromatic_metropolis import ChromaticMetropolis
@@ -47,6 +48,7 @@ __all__ = [
     "ULA",
     "Alternate",
     "AnyScale",
+    "Bfloat16Proposals",
     "BipartiteState",
     "BlockGibbs",
     "ChromaticGibbs",

@@ -8,11 +8,10 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
-from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Categorical
 from ebmlab.errors import UserError
-from ebmlab.sequences.alignment_file import Rows
-from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
+from ebmlab.sequences.alphabet import Alphabet
+from ebmlab.trained.at_sites import at_sites
 from ebmlab.trained.model import TrainedModel
 
 _MUTATION = re.compile(r"([A-Za-z])(-?\d+)([A-Za-z*])")
@@ -128,40 +127,14 @@ def mutation_scores(model: TrainedModel, sequence: str, *, first: int = 1) -> Mu
     if not form.letters or not isinstance(energy.domain, Categorical):
         raise UserError("the model was not trained on an alignment: train it on datamodules.Alignment")
     alphabet = Alphabet(form.letters)
-    letters, residues = _at_sites(sequence, form)
-    values = alphabet.encode([letters])[0]
-    if (values == UNKNOWN).any():
-        site = int((values == UNKNOWN).argmax())
-        raise UserError(
-            f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in {form.letters}"
-        )
-    index = torch.from_numpy(values).long()
+    index, residues = at_sites(sequence, form)
     occupied = {site for _, site in residues}
-    if not (there := torch.tensor([site in occupied for site in range(len(letters))])).any():
+    if not (there := torch.tensor([site in occupied for site in range(len(index))])).any():
         raise UserError("the sequence has gaps at all sites of the model: give one with residues there")
     state = model.states(index.unsqueeze(0))
     scores = 0.0 - energy.value_differences(state)[0].double().cpu()
-    counted = torch.full((len(letters),), -1)
+    counted = torch.full((len(index),), -1)
     for number, (_, site) in enumerate(residues, first):
         if site >= 0:
             counted[site] = number
     return MutationScan(scores, index, numbers=counted, residues=there, alphabet=alphabet, model=model)
-
-
-def _at_sites(sequence: str, form: Preprocessing) -> tuple[str, list[tuple[str, int]]]:
-    """The letter at each site, and each letter of the sequence with its site from 0, or -1."""
-    text = "".join(sequence.split())
-    columns = [int(column) - 1 for column in form.columns]
-    size = len(columns)
-    for width, chosen in ((form.width, columns), (size, list(range(size)))):
-        for inserts in (False, True):
-            rows = Rows([], [], inserts)
-            letters = rows.columns(text)
-            if len(letters) == width:
-                site = {column: i for i, column in enumerate(chosen)}
-                found = [(letter, site.get(column, -1)) for letter, column in rows.residues(text)]
-                return "".join(letters[column] for column in chosen), found
-    raise UserError(
-        f"the sequence has {len(text)} letters, but must have {form.width}, as a row of the alignment, or {size}, one "
-        "for each site of the model: align it, with - for gaps"
-    )

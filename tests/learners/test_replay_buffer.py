@@ -15,6 +15,7 @@ from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Binary, Domain, Ordinal, Real, Spin
 from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.errors import UserError
+from ebmlab.io.packed_bits import unpacked
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import BlockGibbs, Gibbs
 
@@ -120,11 +121,17 @@ def fit(folder: Path, epochs: int, **settings: object) -> tuple[pl.Trainer, Cont
     return trainer, learner, deal
 
 
-def test_a_resumed_run_keeps_its_buffer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["packed", "of before"])
+def test_a_resumed_run_keeps_its_buffer(version: str, tmp_path: Path) -> None:
     _, whole, _ = fit(tmp_path, 4)
     trainer, half, _ = fit(tmp_path / "half", 2)
     trainer.save_checkpoint(tmp_path / "half.ckpt")
-    assert torch.load(tmp_path / "half.ckpt", weights_only=True)["replay_buffer"].shape == (20, 6)
+    content = torch.load(tmp_path / "half.ckpt", weights_only=True)
+    assert content["replay_buffer"]["bits"].nbytes == 15  # 20 slots of 6 bits
+    states = unpacked(content["replay_buffer"])
+    assert torch.equal(states, half.start.slots)  # type: ignore[attr-defined]
+    if version == "of before":  # a byte for each bit
+        torch.save(content | {"replay_buffer": states}, tmp_path / "half.ckpt")
     _, resumed, deal = fit(tmp_path / "resumed", 4, ckpt_path=str(tmp_path / "half.ckpt"))
     assert torch.equal(deal.slots, half.start.slots)  # type: ignore[attr-defined, arg-type]
     assert torch.equal(resumed.start.slots, whole.start.slots)  # type: ignore[attr-defined]

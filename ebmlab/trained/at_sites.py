@@ -1,0 +1,58 @@
+"""Sequences at the sites of a model that was trained on an alignment."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ebmlab.data.preprocessing import Preprocessing
+from ebmlab.errors import UserError
+from ebmlab.sequences.alignment_file import Rows
+from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
+
+
+def at_sites(sequence: str, form: Preprocessing) -> tuple[Tensor, list[tuple[str, int]]]:
+    """The values of a sequence, and where its letters stand.
+
+    Args:
+        sequence: as a row of the training alignment, with gaps and inserts; or one letter for each site of the model.
+        form: of the training data, whose `letters` are known.
+
+    Returns:
+        Values `(d,)`, int64; and each letter that is no gap with its site from 0, or -1 if it stands at none.
+
+    Raises:
+        UserError: it has another number of letters, or one that is not in the alphabet.
+
+    Example:
+        >>> form = Preprocessing((2,), num_classes=5, letters="-ACGU", columns=("1", "3"), width=3)
+        >>> values, residues = at_sites("AcGU", form)
+        >>> values.tolist(), residues
+        ([1, 4], [('A', 0), ('C', -1), ('G', -1), ('U', 1)])
+    """
+    text = "".join(sequence.split())
+    size = form.shape[0]
+    layouts = [(size, list(range(size)))]
+    if form.columns and form.width:
+        layouts.insert(0, (form.width, [int(column) - 1 for column in form.columns]))
+    for width, chosen in layouts:
+        for inserts in (False, True):
+            rows = Rows([], [], inserts)
+            letters = rows.columns(text)
+            if len(letters) == width:
+                site = {column: i for i, column in enumerate(chosen)}
+                found = [(letter, site.get(column, -1)) for letter, column in rows.residues(text)]
+                return _values("".join(letters[column] for column in chosen), form.letters), found
+    row = f"{form.width}, as a row of the alignment, or " if len(layouts) == 2 else ""
+    raise UserError(
+        f"the sequence has {len(text)} letters, but must have {row}{size}, one for each site of the model: align it, "
+        "with - for gaps"
+    )
+
+
+def _values(letters: str, alphabet: str) -> Tensor:
+    values = Alphabet(alphabet).encode([letters])[0]
+    if (values == UNKNOWN).any():
+        site = int((values == UNKNOWN).argmax())
+        raise UserError(f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in {alphabet}")
+    return torch.from_numpy(values).long()
