@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ebmlab.reading.tables import check_columns
 from ebmlab.sequences import Family, read_family
 from ebmlab.sequences.alignment_file import Inserts, find
 from ebmlab.sequences.family import Unknown
+from ebmlab.sequences.weight_file import read_weights
 from ebmlab.sequences.weights import compare, effective_number
 
 
@@ -32,8 +34,8 @@ class Alignment(TensorDataModule):
     says what was left out, and `family.dropped` holds the counts.
 
     Weights. A sequence that is alike to n sequences, itself included, has the weight 1/n, and Meff is the sum of the
-    weights. Alike are sequences that agree in more than the share `identity` of their sites, two gaps included (Morcos
-    et al. 2011). The comparison is strict, as in adabmDCA 1.0.0 and pydca.
+    weights. Alike are sequences that agree in more than the share `identity` of their sites (Morcos et al. 2011). Two
+    gaps agree, unless `count_gaps` is false. The comparison is strict, as in adabmDCA 1.0.0 and pydca.
 
     Splits. Sequences that are alike, directly or by others between them, stay in one split. No sequence of the
     validation or test split is alike to one of the training split.
@@ -50,6 +52,10 @@ class Alignment(TensorDataModule):
         max_column_gaps: columns with a larger share of gaps are left out.
         max_sequence_gaps: sequences with a larger share of gaps in the columns that are kept are left out.
         identity: see above; null gives all sequences the weight 1, and keeps equal ones alone in one split.
+        count_gaps: whether sites at which both sequences have a gap count, and agree; else they are left out of the
+            share.
+        weights_file: a text file with a weight a line, one for each sequence of the alignment's file, which take the
+            place of those by identity. Splits are by identity all the same.
         val_fraction: part of the sequences that validates.
         test_fraction: part of the sequences that tests.
         split_seed: of the choice of these parts.
@@ -76,6 +82,8 @@ class Alignment(TensorDataModule):
         max_column_gaps: float = 0.3,
         max_sequence_gaps: float = 0.2,
         identity: float | None = 0.8,
+        count_gaps: bool = True,
+        weights_file: str | None = None,
         val_fraction: float = 0.1,
         test_fraction: float = 0.1,
         split_seed: int = 0,
@@ -97,6 +105,8 @@ class Alignment(TensorDataModule):
             max_column_gaps=max_column_gaps,
             max_sequence_gaps=max_sequence_gaps,
         )
+        given = None if weights_file is None else read_weights(weights_file, self.family.dropped.sequences)
+        self._given_weights = None if given is None else given[self.family.kept]
         sites, values = self.family.values.shape[1], len(self.family.alphabet.letters)
         super().__init__((sites, values), batch_size, seed=seed)
         self.raw_shape = (sites,)
@@ -104,6 +114,7 @@ class Alignment(TensorDataModule):
         self.weighted = True
         self.name = file.name.partition(".")[0]
         self.identity = identity
+        self.count_gaps = count_gaps
         self.fractions = {"val": val_fraction, "test": test_fraction}
         self.split_seed = split_seed
 
@@ -111,9 +122,9 @@ class Alignment(TensorDataModule):
     def preprocessing(self) -> Preprocessing:
         """How values become one-hot vectors, with the letters of the values and the columns of the sites from 1."""
         columns = tuple(str(column + 1) for column in self.family.columns.tolist())
-        letters, width = self.family.alphabet.letters, self.family.dropped.columns
-        shape, values = self.raw_shape, len(letters)
-        return Preprocessing(shape, num_classes=values, columns=columns, letters=letters, width=width)
+        alphabet, width = self.family.alphabet, self.family.dropped.columns
+        form = Preprocessing(self.raw_shape, num_classes=len(alphabet.letters), columns=columns, width=width)
+        return replace(form, letters=alphabet.letters, gap=alphabet.gap)
 
     @property
     def scaling(self) -> Preprocessing:
@@ -127,11 +138,13 @@ class Alignment(TensorDataModule):
     @functools.cached_property
     def all_weights(self) -> Tensor:
         """The weights of all sequences of `family`, `(N,)`, float64; their sum is Meff."""
-        return self._compared[0]
+        return self._compared[0] if self._given_weights is None else self._given_weights
 
     def weights(self, split: str) -> Tensor:
         """The weights of a split's sequences, `(N,)`, float32, with mean 1."""
         weights = self.all_weights[self.part(split)]
+        if not weights.any():
+            raise UserError(f"Alignment: all weights of the {split} split are 0: give others, or another split_seed")
         return (weights / weights.mean()).float()
 
     def part(self, split: str) -> Tensor:
@@ -170,7 +183,8 @@ class Alignment(TensorDataModule):
     def _compared(self) -> tuple[Tensor, Tensor]:
         """The weight and the group of each sequence."""
         values = self.family.values
-        found = compare(values, 1.0 if self.identity is None else self.identity, progress=True)
+        gap = None if self.count_gaps or self.identity is None else self.family.alphabet.gap_value
+        found = compare(values, 1.0 if self.identity is None else self.identity, gap=gap, progress=True)
         return torch.ones(len(values), dtype=torch.float64) if self.identity is None else found.weights, found.groups
 
     @functools.cached_property
