@@ -15,7 +15,6 @@ from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules.own_data import check_fractions
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
-from ebmlab.datamodules.tensor_loader import TensorLoader
 from ebmlab.domains import Categorical
 from ebmlab.errors import UserError
 from ebmlab.numerics.streams import stream
@@ -23,7 +22,7 @@ from ebmlab.reading.tables import check_columns
 from ebmlab.sequences import Family, read_family
 from ebmlab.sequences.alignment_file import Inserts, find
 from ebmlab.sequences.family import Unknown
-from ebmlab.sequences.weight_file import read_weights
+from ebmlab.sequences.weight_file import read_weights, with_mean_one
 from ebmlab.sequences.weights import compare, effective_number
 
 
@@ -142,10 +141,7 @@ class Alignment(TensorDataModule):
 
     def weights(self, split: str) -> Tensor:
         """The weights of a split's sequences, `(N,)`, float32, with mean 1."""
-        weights = self.all_weights[self.part(split)]
-        if not weights.any():
-            raise UserError(f"Alignment: all weights of the {split} split are 0: give others, or another split_seed")
-        return (weights / weights.mean()).float()
+        return with_mean_one(self.all_weights[self.part(split)], f"Alignment, {split} split")
 
     def part(self, split: str) -> Tensor:
         """The numbers of a split's sequences in `family`, in order."""
@@ -169,15 +165,6 @@ class Alignment(TensorDataModule):
             f"{found.dropped}; {len(found.values):,} sequences of {found.values.shape[1]} sites are left ({parts}), "
             f"Meff {effective_number(self.all_weights):,.1f}"
         )
-
-    def make_loader(self, split: str, shuffle: bool = False, drop_last: bool = False) -> TensorLoader:
-        """Makes the loader of a split; a batch is states and weights."""
-        raw, weights = self.raw(split), self.weights(split)
-
-        def batch(index: Tensor, generator: torch.Generator) -> Any:
-            return self.to_states(raw[index]), weights[index]
-
-        return TensorLoader(torch.arange(len(raw)), self.batch_size, shuffle, self.seed, drop_last, batch)
 
     @functools.cached_property
     def _compared(self) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from ebmlab.datamodules.scaling import DomainName, Form, as_images, for_bits
 from ebmlab.errors import UserError
 from ebmlab.reading.number_files import SUFFIXES, read_numbers, require_finite
 from ebmlab.reading.tables import check_columns, read_head
+from ebmlab.sequences.weight_file import read_weights, with_mean_one
 
 
 class Arrays(OwnData):
@@ -33,6 +34,8 @@ class Arrays(OwnData):
         labels: where the labels are; None if there are none. In a .csv file it is the name or the number of a column,
             in an .npz or .pt file the name of an array. Or it is an .npy file beside the samples.
         field: the name of the samples' array in an .npz or .pt file with several.
+        weights_file: a text file with a weight a line, one for each sample of `path`: how much it counts. Samples of
+            files of their own, `val` and `test`, count alike. None counts all alike.
         shape: of one sample, such as [1, 28, 28]. By default that of the file. With domain real and binary, (H, W) and
             (H, W, 1) become (1, H, W), and (H, W, 3) becomes (3, H, W).
         standardize: give real numbers mean 0 and variance 1: in images each channel, in tables each column.
@@ -65,6 +68,7 @@ class Arrays(OwnData):
         *,
         labels: str | int | None = None,
         field: str = "x",
+        weights_file: str | None = None,
         shape: Sequence[int] | None = None,
         standardize: bool = True,
         binarize: Binarize = False,
@@ -87,6 +91,8 @@ class Arrays(OwnData):
                 f"Arrays: {labels} has the labels of one file: put samples and labels together in .npz files"
             )
         x, names = self._read(path)
+        self._weights = None if weights_file is None else read_weights(weights_file, len(x))
+        self.weighted = weights_file is not None
         self._columns = self._names(path)  # checkpoints are still written if the file goes during training
         self._as_found = shape is None
         own = tuple(as_images(x, domain).shape[1:]) if shape is None else tuple(shape)
@@ -119,6 +125,12 @@ class Arrays(OwnData):
     def count(self, split: str) -> int | None:
         path = self.files[split]
         return None if path is None else len(self._read(path)[0])
+
+    def weights(self, split: str) -> Tensor:
+        own, index = self.part(split)
+        if self._weights is None or own != "train":
+            return super().weights(split)
+        return with_mean_one(self._weights[index], f"Arrays, {split} split")
 
     def take(self, split: str, index: Tensor) -> tuple[Tensor, Tensor | None]:
         path = self.files[split]

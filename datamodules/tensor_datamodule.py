@@ -106,6 +106,10 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
         """The split's labels `(N,)`, int64, or None."""
         return self._split(split)[1]
 
+    def weights(self, split: str) -> Tensor:
+        """How much each sample of the split counts, `(N,)`, float32, with mean 1."""
+        return torch.ones(len(self.raw(split)))
+
     def states(self, split: str, n: int | None = None, seed: int = 0) -> Tensor:
         raw = self.raw(split)
         return self.to_states(raw if n is None else raw[chosen(len(raw), n, seed)])
@@ -154,13 +158,14 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
         return self.make_loader("test")
 
     def make_loader(self, split: str, shuffle: bool = False, drop_last: bool = False) -> TensorLoader:
-        """Makes the loader of a split."""
+        """Makes the loader of a split; a batch of weighted data is states and weights."""
         raw, labels = self._split(split)
-        if not self.labelled or labels is None:
+        beside = self.weights(split) if self.weighted else labels if self.labelled else None
+        if beside is None:
             return TensorLoader(raw, self.batch_size, shuffle, self.seed, drop_last, self._batch)
 
         def batch(index: Tensor, generator: torch.Generator) -> Any:
-            return self._batch(raw[index], generator), labels[index]
+            return self._batch(raw[index], generator), beside[index]
 
         return TensorLoader(torch.arange(len(raw)), self.batch_size, shuffle, self.seed, drop_last, batch)
 

@@ -28,11 +28,13 @@ def weighted_states(trainer: pl.Trainer, shape: tuple[int, ...]) -> tuple[Tensor
     data = data_of(trainer)
     if not data.weighted or isinstance(data, Weighted):
         x = data.states("train")
-        return x.reshape(len(x), *shape), data.weights("train") if isinstance(data, Weighted) else None
-    states, weights = [], []
+        return x.reshape(len(x), *shape), data.weights("train") if data.weighted and isinstance(
+            data, Weighted
+        ) else None
+    states, each = [], []
     with undisturbed(loader := data.loader("train")):
         for batch in loader:
             states.append(data.convert(batch))
-            weights.append(data.batch_weights(batch))
+            each.append(data.batch_weights(batch))
     x = torch.cat(states)
-    return x.reshape(len(x), *shape), torch.cat([w for w in weights if w is not None])
+    return x.reshape(len(x), *shape), torch.cat([w for w in each if w is not None])

@@ -1,4 +1,4 @@
-"""Weights of sequences in a text file, such as those that adabmDCA writes."""
+"""Weights of samples in a text file, such as those of sequences that adabmDCA writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_weights(path: str | Path, count: int) -> Tensor:
 
     Args:
         path: a text file, which gzip may have packed. Empty lines and those that begin with # are left out.
-        count: how many there must be: one for each sequence of the alignment's file, in its order.
+        count: how many there must be: one for each sample of the data's file, in its order.
 
     Returns:
         `(count,)`, float64.
@@ -43,6 +43,21 @@ def read_weights(path: str | Path, count: int) -> Tensor:
         found.append(weight)
     if len(found) != count:
         raise UserError(
-            f"{file} holds {len(found):,} weights, but the alignment's file {count:,} sequences: give one for each"
+            f"{file} holds {len(found):,} weights, but the data's file {count:,} samples: give one for each"
         )
     return torch.tensor(found, dtype=torch.float64)
+
+
+def with_mean_one(weights: Tensor, where: str) -> Tensor:
+    """Weights `(N,)` over their mean, float32.
+
+    Args:
+        weights: of a split.
+        where: what the error names.
+
+    Raises:
+        UserError: all are 0.
+    """
+    if not weights.any():
+        raise UserError(f"{where}: all weights are 0: give others, or another split_seed")
+    return (weights / weights.mean()).float()

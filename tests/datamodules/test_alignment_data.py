@@ -130,10 +130,10 @@ def test_weights_may_come_from_a_file(tmp_path: Path) -> None:
     torch.testing.assert_close(data.weights("train"), (own / own.mean()).float())
     assert torch.equal(data.part("test"), Alignment(str(path)).part("test"))
     for content, said in [
-        ("1.0\n" * (count - 1), f"weights.dat holds {count - 1} weights, but the alignment's file {count} sequences"),
+        ("1.0\n" * (count - 1), f"weights.dat holds {count - 1} weights, but the data's file {count} samples"),
         ("1.0\nnan\n", "weights.dat, line 2: 'nan' must be a finite number from 0 on"),
         ("1.0\n-1\n", "line 2: '-1' must be a finite number from 0 on"),
-        ("0\n" * count, "all weights of the train split are 0"),
+        ("0\n" * count, "Alignment, train split: all weights are 0"),
     ]:
         weights.write_text(content)
         with pytest.raises(UserError, match=said):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 from helpers_own_data import RNG, one_line, save
 from torch.utils.data import TensorDataset
@@ -16,7 +17,11 @@ from ebmlab.data.interface import Points
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.datamodules.scaling import Form, scaling
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
+from ebmlab.energies import Ising
+from ebmlab.energies.pairwise.statistics import half_moments
 from ebmlab.errors import UserError
+from ebmlab.learners import BoltzmannLearning
+from ebmlab.learners.weighted_states import weighted_states
 from ebmlab.reading.number_files import read_numbers
 
 
@@ -279,3 +284,36 @@ def test_one_hot_vectors_are_no_class_numbers(tmp_path: Path) -> None:
     assert "one-hot vectors become class numbers by .argmax(-1)" in one_line(lambda: data.setup("fit"))
     numbers = Arrays(save(tmp_path / "b.npy", x.argmax(-1)), domain="categorical", batch_size=4)
     assert numbers.states("train").shape == (24, 5, 3)
+
+
+def test_weights_come_from_a_file_and_stay_with_their_samples(tmp_path: Path) -> None:
+    x = np.arange(40)[:, None] >> np.arange(6) & 1
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "w.txt").write_text("".join(f"{k}\n" for k in range(40)))
+    data = Arrays(str(tmp_path / "x.npy"), "binary", weights_file=str(tmp_path / "w.txt"), batch_size=5)
+    data.setup("fit")
+    number = lambda states: (states.long() << torch.arange(6)).sum(1)  # noqa: E731  which row it is, and its weight
+    own = number(data.states("train")).double()
+    torch.testing.assert_close(data.weights("train"), (own / own.mean()).float())
+    seen = [(number(states), weights) for states, weights in data.train_dataloader()]
+    torch.testing.assert_close(torch.cat([w for _, w in seen]), (torch.cat([n for n, _ in seen]) / own.mean()).float())
+    apart = Arrays(str(tmp_path / "x.npy"), "binary", weights_file=str(tmp_path / "w.txt"), val=str(tmp_path / "x.npy"))
+    assert apart.weights("val").tolist() == [1.0] * 40
+    assert not Arrays(str(tmp_path / "x.npy"), "binary").weighted
+    (tmp_path / "w.txt").write_text("1\n2\n")
+    with pytest.raises(UserError, match="holds 2 weights, but the data's file 40 samples"):
+        Arrays(str(tmp_path / "x.npy"), "binary", weights_file=str(tmp_path / "w.txt"))
+
+
+def test_a_weight_of_two_is_a_sample_twice(tmp_path: Path) -> None:
+    x = torch.randint(2, (30, 5), generator=torch.Generator().manual_seed(0)) * 2 - 1
+    np.save(tmp_path / "once.npy", x.numpy())
+    (tmp_path / "w.txt").write_text("".join(f"{1 + k % 2}\n" for k in range(30)))
+    data = Arrays(str(tmp_path / "once.npy"), "spin", weights_file=str(tmp_path / "w.txt"), batch_size=8)
+    part = data.part("train")[1]
+    learner = BoltzmannLearning(Ising.learnable(5), num_chains=50, pseudo_count=0.0)
+    pl.Trainer(max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False).fit(learner, data)
+    twice = x[part].repeat_interleave(1 + part % 2, 0).float()
+    x, weights = weighted_states(learner.trainer, (5,))
+    assert weights is not None
+    torch.testing.assert_close(half_moments(x, weights).two.full(), half_moments(twice).two.full())
