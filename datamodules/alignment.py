@@ -32,8 +32,8 @@ class Alignment(TensorDataModule):
     says what was left out, and `family.dropped` holds the counts.
 
     Weights. A sequence that is alike to n sequences, itself included, has the weight 1/n, and Meff is the sum of the
-    weights. Alike are sequences that agree in more than the share `identity` of their sites, two gaps included (Morcos
-    et al. 2011). The comparison is strict, as in adabmDCA 1.0.0 and pydca.
+    weights. Alike are sequences that agree in more than the share `identity` of their sites (Morcos et al. 2011). Two
+    gaps agree, unless `count_gaps` is false. The comparison is strict, as in adabmDCA 1.0.0 and pydca.
 
     Splits. Sequences that are alike, directly or by others between them, stay in one split. No sequence of the
     validation or test split is alike to one of the training split.
@@ -50,6 +50,8 @@ class Alignment(TensorDataModule):
         max_column_gaps: columns with a larger share of gaps are left out.
         max_sequence_gaps: sequences with a larger share of gaps in the columns that are kept are left out.
         identity: see above; null gives all sequences the weight 1, and keeps equal ones alone in one split.
+        count_gaps: whether sites at which both sequences have a gap count, and agree; else they are left out of the
+            share.
         val_fraction: part of the sequences that validates.
         test_fraction: part of the sequences that tests.
         split_seed: of the choice of these parts.
@@ -76,6 +78,7 @@ class Alignment(TensorDataModule):
         max_column_gaps: float = 0.3,
         max_sequence_gaps: float = 0.2,
         identity: float | None = 0.8,
+        count_gaps: bool = True,
         val_fraction: float = 0.1,
         test_fraction: float = 0.1,
         split_seed: int = 0,
@@ -104,6 +107,7 @@ class Alignment(TensorDataModule):
         self.weighted = True
         self.name = file.name.partition(".")[0]
         self.identity = identity
+        self.count_gaps = count_gaps
         self.fractions = {"val": val_fraction, "test": test_fraction}
         self.split_seed = split_seed
 
@@ -170,7 +174,8 @@ class Alignment(TensorDataModule):
     def _compared(self) -> tuple[Tensor, Tensor]:
         """The weight and the group of each sequence."""
         values = self.family.values
-        found = compare(values, 1.0 if self.identity is None else self.identity, progress=True)
+        gap = None if self.count_gaps or self.identity is None else self.family.alphabet.gap_value
+        found = compare(values, 1.0 if self.identity is None else self.identity, gap=gap, progress=True)
         return torch.ones(len(values), dtype=torch.float64) if self.identity is None else found.weights, found.groups
 
     @functools.cached_property

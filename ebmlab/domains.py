@@ -178,9 +178,6 @@ class Binary(Finite):
 
     num_values = 2
 
-    def hops(self, new: Tensor, old: Tensor) -> Tensor:
-        return (self.flat(new).detach() - self.flat(old)).abs_().sum(1)
-
     def to_index(self, x: Tensor) -> Tensor:
         return x.long()
 

@@ -17,6 +17,7 @@ from ebmlab.app.without_trainer import without_trainer
 from ebmlab.errors import shown
 from ebmlab.lightning.compiler_when_asked import load_compiler_when_asked
 from ebmlab.lightning.metrics_when_asked import load_metrics_when_asked
+from ebmlab.lightning.plots_when_asked import load_plots_when_asked
 
 
 def main(args: list[str] | None = None, answered: bool = False) -> None:
@@ -40,6 +41,7 @@ def load(given: list[str]) -> Callable[[list[str]], None]:
     with loading():
         load_metrics_when_asked()
         load_compiler_when_asked()
+        load_plots_when_asked()
         from ebmlab.app.with_trainer import with_trainer
     return with_trainer
 

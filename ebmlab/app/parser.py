@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from jsonargparse import ActionConfigFile, Namespace, get_loader, set_loader
+from jsonargparse import ActionConfigFile, Namespace, dict_to_namespace, get_loader, set_loader
 from pytorch_lightning.cli import LightningArgumentParser
 
 from ebmlab.app.class_paths import full_names
@@ -55,14 +55,16 @@ class Parser(LightningArgumentParser):
         others += ["--config", inline({"callbacks": changes})] if changes else []
         return super().parse_args(others, *rest, **kwargs)
 
-    def _check_value_key(self, action: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+    def _check_value_key(self, action: Any, value: Any, key: str, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """Keeps `${event_size:}` where another class takes the option: what it means is known at the end.
 
+        Of an option that holds it, such as an energy, jsonargparse asks this with an empty config.
         The options of a command are checked one by one, so not once more as a whole.
         """
-        if action is self._subcommands_action or (isinstance(value, str) and value.startswith("${")):
-            return value
-        return super()._check_value_key(action, value, *args, **kwargs)
+        is_open = value.startswith("${") if isinstance(value, str) else not cfg and "${" in str(value)
+        if action is self._subcommands_action or is_open:
+            return dict_to_namespace(value) if isinstance(value, dict) else value
+        return super()._check_value_key(action, value, key, cfg, *args, **kwargs)
 
     def _apply_actions(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         """As in the base class, but defaults are filled in once: by the parser of the command, which is asked first."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.energies.hidden_units import BITS, HiddenUnits
+from ebmlab.samplers.by_chain import ByChain
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler, require_bipartite
@@ -48,7 +49,8 @@ def start(energy: Energy, x: Tensor, settings: Sequence[Number], known: PerChain
 def step(energy: Energy, state: BlockGibbsState, settings: Sequence[Number]) -> tuple[BlockGibbsState, Info]:
     """H ~ p(h | x), and then the next x ~ p(v | h)."""
     new = start(energy, cast(Bipartite, energy).sample_visible(state.hidden), settings)
-    return new, Info(lambda: _valid(new), lambda: energy.domain.hops(new.x, state.x))
+    assert new.logits is not None
+    return new, Info(ByChain(_valid, new.logits), ByChain(energy.domain.hops, new.x, state.x))
 
 
 class BlockGibbs(Sampler):
@@ -76,7 +78,6 @@ class BlockGibbs(Sampler):
         return Kernel(start, step)
 
 
-def _valid(state: BlockGibbsState) -> Tensor:
+def _valid(logits: Tensor) -> Tensor:
     """1 for each chain, NaN where the hidden units have no law: `clamp` keeps NaN."""
-    assert state.logits is not None
-    return state.logits.sum(1).clamp(1, 1)
+    return logits.sum(1).clamp(1, 1)

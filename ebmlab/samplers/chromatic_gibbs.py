@@ -14,6 +14,7 @@ from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli, categorical
+from ebmlab.samplers.by_chain import ByChain
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
@@ -84,7 +85,7 @@ def step(energy: Energy, state: State, settings: Sequence[Number]) -> tuple[Stat
     """A sweep over all sites."""
     new, valid = swept(energy, state, sweep)
     acceptance = lambda: new.x.new_ones(len(new.x)).masked_fill(~valid, torch.nan)  # noqa: E731
-    return new, Info(acceptance, lambda: energy.domain.hops(new.x, state.x))
+    return new, Info(acceptance, ByChain(energy.domain.hops, new.x, state.x))
 
 
 class ChromaticGibbs(Sampler):

@@ -70,5 +70,7 @@ class ChromaticMetropolis(ChromaticGibbs):
     def kernel_on(self, energy: Energy) -> Kernel:
         return Kernel(start, step)
 
-    def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
-        return None if hops is not None else super()._in_place(energy, x, num_steps)
+    def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
+        last, info = super()._reported(energy, x, num_steps)
+        share = (info.hops / energy.domain.size).masked_fill(info.acceptance.isnan(), torch.nan)
+        return last, Info(share, info.hops, evaluations=info.evaluations)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import normal
+from ebmlab.samplers.by_chain import ByChain, certain, steps_together
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.numbers import Number, plus, root
@@ -75,14 +77,14 @@ def step(
     y = plus(plus(state.x, -alpha, state.grad), root(alpha * (2 * temperature)), noise)
     new = start(energy, y, settings, temperature, adjusted if next_adjusted is None else next_adjusted)
     if not adjusted:
-        return new, Info(lambda: y.new_ones(len(y)), lambda: energy.domain.hops(y, state.x))
+        return new, Info(ByChain(certain, y), ByChain(energy.domain.hops, y, state.x))
     assert state.energy is not None and new.energy is not None
     back = plus(state.x - y, alpha, new.grad).square().flatten(1).sum(1) / (4 * alpha * temperature)
     forth = noise.square().flatten(1).sum(1) / 2
     log_ratio = (state.energy - new.energy) / temperature - back + forth
     accepted, probability = metropolis(log_ratio)
     after = new.overwritten(accepted, state)
-    return after, Info(probability, lambda: energy.domain.hops(after.x, state.x))
+    return after, Info(probability, ByChain(energy.domain.hops, after.x, state.x))
 
 
 class Langevin(Sampler):
@@ -164,18 +166,30 @@ class Langevin(Sampler):
             return None
         columns = x.T.clone(memory_format=torch.contiguous_format)
         step_size = float(self.step_size * energy.step_unit())
-        move, distance = torch.empty_like(columns), x.new_empty(len(x))
+        moves = x.new_empty(1 if hops is None else steps_together(x.numel()), *columns.shape)
+        rows = moves.unbind()
         for step in range(num_steps):
             alpha = step_size * self.schedule.factor(step, num_steps)
+            move = rows[step % len(rows)]
             move.normal_(std=math.sqrt(alpha * (2 * self.temperature)))
             move.add_(energy.gradient(columns.T).T, alpha=-alpha)
             columns.add_(move)
-            if hops is not None:
-                hops += torch.sum(move.square_(), 0, out=distance).sqrt_()
+            if hops is not None and (step + 1) % len(rows) == 0:
+                hops += _distances(moves)
+        if hops is not None and (rest := num_steps % len(rows)):
+            hops += _distances(moves[:rest])
         return columns.T.contiguous()
 
     def _adjusts(self, step: int) -> bool:
         return self.adjust_from is not None and step >= self.adjust_from
+
+
+def _distances(moves: Tensor) -> Tensor:
+    """Adds up the lengths of moves `(steps, d, B)` over the steps, `(B,)`, and overwrites them."""
+    squares = moves.square_()
+    few = squares.shape[1] <= 4  # rows of long memory are added faster one by one
+    lengths = (reduce(torch.add, squares.unbind(1)) if few else squares.sum(1)).sqrt_()
+    return lengths[0] if len(lengths) == 1 else lengths.sum(0)
 
 
 class _Alike(Langevin):

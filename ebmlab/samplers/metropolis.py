@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
 from ebmlab.numerics.noise import uniform
+from ebmlab.samplers.by_chain import ByChain
 from ebmlab.samplers.proposals import Draw, Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, GradientState, Info
@@ -52,9 +53,9 @@ def decide(energy: Energy, log_ratio: Tensor, *, draw: Draw, new: Any, old: Any)
     accepted, probability = metropolis(log_ratio)
     after = new.overwritten(accepted, old)
     if draw.hops is None:
-        return after, Info(probability, lambda: energy.domain.hops(after.x, old.x))
+        return after, Info(probability, ByChain(energy.domain.hops, after.x, old.x))
     hops = draw.hops
-    return after, Info(probability, lambda: hops() * accepted)
+    return after, Info(probability, hops.times(accepted) if isinstance(hops, ByChain) else lambda: hops() * accepted)
 
 
 class MetropolisSampler(Sampler):
@@ -129,4 +130,4 @@ class MetropolisSampler(Sampler):
                 state = replace(state, proposal=here)
         after = new.overwritten(accepted, state)
         after.step = state.step + 1
-        return after, Info(probability, lambda: energy.domain.hops(after.x, state.x), evaluations=self.evaluations)
+        return after, Info(probability, ByChain(energy.domain.hops, after.x, state.x), evaluations=self.evaluations)

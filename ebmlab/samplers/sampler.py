@@ -19,6 +19,7 @@ from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.state import Info, Leg, State
+from ebmlab.samplers.tally import tallied
 
 WITH_KERNEL = "DMALA, ACS, AnyScale, GWG, PathAuxiliary, DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU
@@ -220,11 +221,7 @@ class Sampler(Recorded, nn.Module):
         hops = x.new_zeros(len(x))
         if (last := self._in_place(energy, x, num_steps, hops)) is not None:
             return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
-        total = Info(acceptance=x.new_zeros(len(x)), hops=x.new_zeros(len(x)), evaluations=0.0)
-        for state, info in self.chain(energy, x, num_steps):
-            x = state.x
-            total = total + info
-        return x, total / max(num_steps, 1)
+        return tallied(self.chain(energy, x, num_steps), x)
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         if (last := self._in_place(energy, x, num_steps)) is not None:

@@ -166,6 +166,11 @@ class Info:
         self._acceptance, self._hops, self.evaluations = acceptance, hops, evaluations
 
     @property
+    def unread(self) -> tuple[Later, Later]:
+        """Acceptance and hops as they are: tensors, or functions where nobody has read them."""
+        return self._acceptance, self._hops
+
+    @property
     def acceptance(self) -> Tensor:
         """As in the arguments."""
         if not isinstance(self._acceptance, Tensor):

@@ -18,15 +18,19 @@ from ebmlab.io.progress import Meter
 ROWS, COLUMNS = 16, 4096  # pairs that are compared at once, whose counts stay in the cache
 
 
-def sequence_weights(values: Tensor, identity: float | None = 0.8, *, progress: bool = False) -> Tensor:
+def sequence_weights(
+    values: Tensor, identity: float | None = 0.8, *, gap: int | None = None, progress: bool = False
+) -> Tensor:
     """One over the number of sequences that are alike to each sequence, itself included.
 
-    Two sequences are alike if they agree in more than the share `identity` of all sites, or in all of them. Two gaps
-    agree. The comparison is exact: a share at the threshold is not above it.
+    Two sequences are alike if they agree in more than the share `identity` of the sites that count, or in all of them.
+    The comparison is exact: a share at the threshold is not above it.
 
     Args:
         values: `(N, d)`, whole numbers from 0 to 255.
         identity: the threshold, from 0 to 1; None gives all weights 1.
+        gap: the value of gaps. Sites at which both sequences have it do not count. By default all sites do, and two
+            gaps agree.
         progress: show a progress bar on stderr if it takes long.
 
     Returns:
@@ -35,10 +39,12 @@ def sequence_weights(values: Tensor, identity: float | None = 0.8, *, progress: 
     Example:
         >>> sequence_weights(torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 6], [0, 1, 2, 9, 9, 9]]))
         tensor([0.5000, 0.5000, 1.0000], dtype=torch.float64)
+        >>> sequence_weights(torch.tensor([[0, 0, 1, 2], [0, 0, 1, 3]]), 0.6, gap=0)  # they agree in one of two
+        tensor([1., 1.], dtype=torch.float64)
     """
     if identity is None:
         return torch.ones(len(values), dtype=torch.float64)
-    return compare(values, identity, progress).weights
+    return compare(values, identity, gap=gap, progress=progress).weights
 
 
 def effective_number(weights: Tensor) -> float:
@@ -69,7 +75,7 @@ class Alike:
         return 1 / self.counts.double()
 
 
-def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
+def compare(values: Tensor, identity: float, *, gap: int | None = None, progress: bool = False) -> Alike:
     """Compares each pair of sequences once, in blocks. The memory is that of the sequences and of a few blocks.
 
     Arguments as in `sequence_weights`.
@@ -77,7 +83,9 @@ def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
     if not 0 <= identity <= 1:
         raise UserError(f"identity is {identity}, but must be from 0 to 1, or none")
     size, sites = values.shape
-    least = min(sites, math.floor(Fraction(str(identity)) * sites) + 1)  # sites at which sequences that are alike agree
+    share = Fraction(str(identity))
+    # sites at which alike sequences agree, by the number of sites that count
+    least = np.array([min(n, math.floor(share * n) + 1) for n in range(sites + 1)])
     counts, groups = np.zeros(size, np.int64), np.arange(size)
     by_site = np.ascontiguousarray(values.to(torch.uint8).numpy().T)
     starts = range(0, size, ROWS)
@@ -85,7 +93,7 @@ def compare(values: Tensor, identity: float, progress: bool = False) -> Alike:
         rows = by_site[:, first : first + ROWS]
         pairs = []
         for begin in range(first, size, COLUMNS):
-            alike = _matches(rows, by_site[:, begin : begin + COLUMNS]) >= least
+            alike = _alike(rows, by_site[:, begin : begin + COLUMNS], least, gap)
             counts[first : first + ROWS] += alike.sum(1)
             others = alike[:, ROWS:] if begin == first else alike  # the pairs among the rows themselves count once
             counts[begin + alike.shape[1] - others.shape[1] : begin + alike.shape[1]] += others.sum(0)
@@ -126,6 +134,19 @@ def _joined(groups: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.i
     np.minimum.at(smallest, label, np.arange(size))
     joined: NDArray[np.int64] = smallest[label][groups]
     return joined
+
+
+def _alike(
+    rows: NDArray[np.uint8], columns: NDArray[np.uint8], least: NDArray[np.int64], gap: int | None
+) -> NDArray[np.bool_]:
+    """Which sequences are alike, `(R, C)`."""
+    matches = _matches(rows, columns)
+    if gap is None:
+        found: NDArray[np.bool_] = matches >= least[-1]
+        return found
+    gaps = ((rows == gap).astype(np.float32).T @ (columns == gap).astype(np.float32)).astype(np.int64)  # at both
+    without: NDArray[np.bool_] = matches - gaps >= least[len(rows) - gaps]
+    return without
 
 
 def _matches(rows: NDArray[np.uint8], columns: NDArray[np.uint8]) -> NDArray[Any]:

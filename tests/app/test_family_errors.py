@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from helpers_family import family_texts, write_family, write_structure
 from helpers_tier import cases
 
@@ -61,3 +62,31 @@ def test_sparse_families_run(option: str, run: Callable[..., None]) -> None:
     options = ["--data.path=family.fasta", "--data.batch_size=20", "--model.num_chains=50"]
     options += [f"--callbacks.{name}=false" for name in ("StopAtCorrelation", "Contacts", "FamilyReport")]
     run("fit", "--trainer.fast_dev_run=true", f"--callbacks.{option}", *options, config="family", quick=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "sizes"),
+    [
+        (["--model=PseudoLikelihood"], "Potts", {"num_coordinates": 12, "num_values": 21}),
+        (
+            ["--model=ContrastiveDivergence", "--model.energy=CategoricalRBM", "--model.energy.num_hidden=3"],
+            "CategoricalRBM",
+            {"num_coordinates": 12, "num_values": 21, "num_hidden": 3, "hidden": "bits"},
+        ),
+    ],
+    ids=["learner", "learner and energy"],
+)
+def test_another_learner_keeps_an_energy_whose_size_follows_the_data(
+    options: list[str],
+    kind: str,
+    sizes: dict[str, object],
+    run: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_family(Path("family.fasta"))
+    given = ["--data.path=family.fasta", *options, "--model.sampler=Gibbs", "--print_config"]
+    with pytest.raises(SystemExit):
+        run("fit", *given, config="family", quick=False)
+    energy = yaml.safe_load(capsys.readouterr().out)["model"]["init_args"]["energy"]
+    assert energy == {"class_path": f"ebmlab.energies.{kind}", "init_args": energy["init_args"]}
+    assert {name: energy["init_args"][name] for name in sizes} == sizes

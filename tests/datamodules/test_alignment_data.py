@@ -105,3 +105,14 @@ def test_settings_that_cannot_be_are_one_line(tmp_path: Path) -> None:
     same = tmp_path / "same.fasta"
     same.write_text("".join(f">{i}\nACDEF\n" for i in range(20)))
     assert "the 20 sequences form 1 groups of alike ones" in one_line(lambda: Alignment(str(same)).setup("fit"))
+
+
+def test_two_gaps_need_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "gaps.fasta"
+    path.write_text(
+        "".join(f">{i}\n--{a}{b}\n" for i, (a, b) in enumerate(zip("ACDEFGACDEFG", "AAAAAADDDDDD", strict=True)))
+    )
+    options = {"max_column_gaps": 1.0, "max_sequence_gaps": 1.0, "identity": 0.7}
+    counted, left_out = Alignment(str(path), **options), Alignment(str(path), **options, count_gaps=False)
+    assert counted.all_weights.tolist() == pytest.approx([1 / 7] * 12)  # 3 of 4 sites agree
+    assert left_out.all_weights.tolist() == [1.0] * 12  # 1 of 2

@@ -36,6 +36,6 @@ def test_a_change_of_a_modules_images_changes_no_other_modules() -> None:
 
 
 def test_missing_scikit_learn_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(UserError, match="needs scikit-learn"):
         Digits().setup("fit")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from helpers_finite import DOMAINS, Exact, Target
 from helpers_grbm import PASS, Banana, make_grbm
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.engine.compiled import Ran
@@ -18,6 +20,7 @@ from ebmlab.samplers import (
     DMALA,
     DULA,
     GWG,
+    MALA,
     BlockGibbs,
     ChromaticGibbs,
     DiscreteSVGD,
@@ -25,9 +28,13 @@ from ebmlab.samplers import (
     Langevin,
     Sampler,
     State,
+    UnderdampedLangevin,
+    by_chain,
     sampler,
 )
+from ebmlab.samplers.by_chain import ByChain
 from ebmlab.samplers.schedules import Constant, Cosine
+from ebmlab.samplers.tally import Tally
 
 CASES = [
     (DMALA(0.4), RBM(6, 4)),
@@ -153,3 +160,57 @@ def test_no_chains_are_refused() -> None:
     for call in (GWG().sample, GWG().last_states):
         with pytest.raises(UserError, match=r"GWG: there are no chains, as x has shape \(0, 4\)"):
             call(rbm, rbm.random(3)[:0], 5)
+
+
+class Counted(TorchDispatchMode):
+    """Counts torch's operations, views among them."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "energy"),
+    [
+        *CASES[:4],
+        *CASES[5:7],
+        (UnderdampedLangevin(0.1), Banana(2)),
+        (MALA(0.1), Banana(2)),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_reports_of_few_chains_take_few_operations(kernel: Sampler, energy: Energy) -> None:
+    """Of 64 steps, less than four operations each in the mean: those of many steps are done at once."""
+    x, counts = energy.random(5), []
+    for run in (kernel.last_states, kernel.sample):
+        torch.manual_seed(1)
+        with Counted() as counted:
+            run(energy, x, 64)
+        counts.append(counted.count)
+    assert counts[1] - counts[0] < 4 * 64
+
+
+def test_steps_of_many_chains_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tally adds up what the steps say, also where functions and sizes change, and NaN stays."""
+    read: list[int] = []
+
+    def rows(x: Tensor) -> Tensor:
+        read.append(len(x))
+        return x.sum(1)
+
+    monkeypatch.setattr(by_chain, "TOGETHER", 24)
+    steps = torch.arange(60.0).view(10, 2, 3)
+    tally = Tally(torch.zeros(2))
+    for x in steps[:7]:
+        tally.add(ByChain(rows, x).times(torch.tensor([1.0, 0.5])))
+    tally.add(torch.ones(2))
+    tally.add(lambda: torch.ones(2))
+    for x in steps[7:]:
+        tally.add(ByChain(rows, x))
+    assert torch.equal(tally.total(), steps.sum(2)[:7].sum(0) * torch.tensor([1.0, 0.5]) + 2 + steps.sum(2)[7:].sum(0))
+    assert read == [8, 6, 6], "four steps of six numbers at once"
+    tally.add(ByChain(rows, torch.tensor([[torch.nan], [1.0]])))
+    assert tally.total().isnan().tolist() == [True, False]

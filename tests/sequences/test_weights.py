@@ -73,3 +73,22 @@ def test_gaps_agree_and_no_threshold_gives_ones() -> None:
     assert sequence_weights(values, None).tolist() == [1.0, 1.0]
     with pytest.raises(UserError, match="identity is 80, but must be from 0 to 1"):
         sequence_weights(values, 80)
+
+
+@pytest.mark.parametrize("sites", [10, 300])
+def test_sites_of_two_gaps_may_be_left_out(sites: int) -> None:
+    values = family(60, sites)
+    generator = torch.Generator().manual_seed(1)
+    values[torch.rand(values.shape, generator=generator) < 0.3] = 0
+    values[:30, : sites // 3] = 0
+    values[:2] = 0  # gaps alone, which are alike
+    expected = []
+    for x in values.tolist():
+        found = 0
+        for y in values.tolist():
+            counting = [(a, b) for a, b in zip(x, y, strict=True) if a or b]
+            same = sum(a == b for a, b in counting)
+            found += 10 * same > 6 * len(counting) or same == len(counting)
+        expected.append(found)
+    assert compare(values, 0.6, gap=0).counts.tolist() == expected
+    assert expected != compare(values, 0.6).counts.tolist() and 2 in expected
