@@ -122,7 +122,7 @@ class Bfloat16Proposals(Sampler):
 
     E' must be a function of x: what it is at x may not depend on the other chains of the batch, as batch normalisation
     does. Both E'(x) and its gradient are computed once, where a chain arrives, and used for the move there and for the
-    next one away. Programs of `torch.compile` may round in other places than the plain code that makes the first state, so
+    next one away. Programs of `torch.compile` may round elsewhere than the plain code that makes the first state, so
     these steps are not compiled; a CUDA graph records them. Energies in closed form, and all in float64, are not
     rounded: they gain nothing. With TF32 p is that of the energies in TF32. No GPU has run this sampler yet.
 
