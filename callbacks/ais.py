@@ -14,11 +14,12 @@ from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
-from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, judge, metrics_of
+from ebmlab.callbacks.ais_metrics import LOGGED, bits_per_dim, entropy, judge, metrics_of
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_exact, require_split, split_of
 from ebmlab.data.interface import Data, Images
+from ebmlab.domains import Finite
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
@@ -51,6 +52,8 @@ class AIS(PeriodicEvaluation):
     - `ais/bits_per_dim`, minus the same likelihood in bits, divided by the number of coordinates. That of real data is
       a density of the raw numbers, whose unit is one level of a pixel. A density can exceed 1, and this number then is
       negative;
+    - `ais/entropy` of the model's law on a finite domain, log Z plus the mean energy of the chains by their weights, in
+      nats; of one process alone;
     - `ais/log_z`, and `ais/std_error`, its standard error and the gap (below) added in squares;
     - `ais/ess`, the effective sample size of the weights (of `num_chains` times `num_replicates`), and
       `ais/max_weight`, the largest share that one chain has.
@@ -171,6 +174,8 @@ class AIS(PeriodicEvaluation):
         found = self._log_z(trainer, learner, data, states, chains, steps)
         metrics = metrics_of(found, mean_energy)
         metrics["ais/bits_per_dim"] = bits_per_dim(metrics["ais/log_likelihood"], data, learner.energy)
+        if isinstance(learner.energy.domain, Finite) and trainer.world_size == 1:
+            metrics["ais/entropy"] = entropy(found, energies_at(learner, found.samples))
         trusted = judge(metrics, found, learner.energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         if fitting:
             train = data.states(split_of(data, "train"), len(states), self.seed)

@@ -6,6 +6,7 @@ import math
 
 import torch
 from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor
 
 from ebmlab.data.interface import Data
 from ebmlab.domains import Finite
@@ -14,6 +15,7 @@ from ebmlab.evaluation import LogZ
 
 LOGGED = (
     *("log_likelihood", "log_likelihood_lower", "train_log_likelihood", "bits_per_dim", "log_z", "std_error", "gap"),
+    "entropy",
     *("ess", "max_weight", "families", "spread", "trusted"),
 )
 
@@ -34,6 +36,16 @@ def metrics_of(found: LogZ, mean_energy: float) -> dict[str, float]:
     if len(found.replicates) > 1:
         metrics["ais/spread"] = float(torch.tensor(found.replicates).std())
     return metrics
+
+
+def entropy(found: LogZ, energies: Tensor) -> float:
+    """The entropy of the model's law in nats, log Z + E[E(x)], which is that of a law on a finite domain.
+
+    Args:
+        found: of annealed chains that went forward.
+        energies: of their last states, `(replicates * chains,)`; each counts by its weight.
+    """
+    return found.log_z + float(found.log_weights.flatten().softmax(0) @ energies)
 
 
 def bits_per_dim(log_likelihood: float, data: Data, energy: Energy) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ebmlab.reading.tables import check_columns
 from ebmlab.sequences import Family, read_family
 from ebmlab.sequences.alignment_file import Inserts, find
 from ebmlab.sequences.family import Unknown
+from ebmlab.sequences.weight_file import read_weights
 from ebmlab.sequences.weights import compare, effective_number
 
 
@@ -52,6 +54,8 @@ class Alignment(TensorDataModule):
         identity: see above; null gives all sequences the weight 1, and keeps equal ones alone in one split.
         count_gaps: whether sites at which both sequences have a gap count, and agree; else they are left out of the
             share.
+        weights_file: a text file with a weight a line, one for each sequence of the alignment's file, which take the
+            place of those by identity. Splits are by identity all the same.
         val_fraction: part of the sequences that validates.
         test_fraction: part of the sequences that tests.
         split_seed: of the choice of these parts.
@@ -79,6 +83,7 @@ class Alignment(TensorDataModule):
         max_sequence_gaps: float = 0.2,
         identity: float | None = 0.8,
         count_gaps: bool = True,
+        weights_file: str | None = None,
         val_fraction: float = 0.1,
         test_fraction: float = 0.1,
         split_seed: int = 0,
@@ -100,6 +105,8 @@ class Alignment(TensorDataModule):
             max_column_gaps=max_column_gaps,
             max_sequence_gaps=max_sequence_gaps,
         )
+        given = None if weights_file is None else read_weights(weights_file, self.family.dropped.sequences)
+        self._given_weights = None if given is None else given[self.family.kept]
         sites, values = self.family.values.shape[1], len(self.family.alphabet.letters)
         super().__init__((sites, values), batch_size, seed=seed)
         self.raw_shape = (sites,)
@@ -115,9 +122,9 @@ class Alignment(TensorDataModule):
     def preprocessing(self) -> Preprocessing:
         """How values become one-hot vectors, with the letters of the values and the columns of the sites from 1."""
         columns = tuple(str(column + 1) for column in self.family.columns.tolist())
-        letters, width = self.family.alphabet.letters, self.family.dropped.columns
-        shape, values = self.raw_shape, len(letters)
-        return Preprocessing(shape, num_classes=values, columns=columns, letters=letters, width=width)
+        alphabet, width = self.family.alphabet, self.family.dropped.columns
+        form = Preprocessing(self.raw_shape, num_classes=len(alphabet.letters), columns=columns, width=width)
+        return replace(form, letters=alphabet.letters, gap=alphabet.gap)
 
     @property
     def scaling(self) -> Preprocessing:
@@ -131,11 +138,13 @@ class Alignment(TensorDataModule):
     @functools.cached_property
     def all_weights(self) -> Tensor:
         """The weights of all sequences of `family`, `(N,)`, float64; their sum is Meff."""
-        return self._compared[0]
+        return self._compared[0] if self._given_weights is None else self._given_weights
 
     def weights(self, split: str) -> Tensor:
         """The weights of a split's sequences, `(N,)`, float32, with mean 1."""
         weights = self.all_weights[self.part(split)]
+        if not weights.any():
+            raise UserError(f"Alignment: all weights of the {split} split are 0: give others, or another split_seed")
         return (weights / weights.mean()).float()
 
     def part(self, split: str) -> Tensor:

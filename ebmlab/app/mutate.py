@@ -44,9 +44,8 @@ def run_mutate(args: list[str]) -> None:
         for mutant, score in mutants:
             writer.writerow([mutant, f"{score:.6g}", *([measured.get(mutant, "")] if options.measured else [])])
         title = f"{name[:60]}: {len(mutants):,} single mutants" + (f"; {line}" if line else "")
-        letters = scan.alphabet.letters
         scores, values, numbers = (part[scan.residues] for part in (scan.scores, scan.values, scan.numbers))
-        drawn.write_bytes(figure_png(draw_mutations(scores, values, numbers, letters, shown(title))))
+        drawn.write_bytes(figure_png(draw_mutations(scores, values, numbers, scan.alphabet, shown(title))))
     worst, best = (choose(mutants, key=lambda pair: pair[1]) for choose in (min, max))
     print(shown(f"{name}: {len(mutants):,} single mutants, from {worst[0]} {worst[1]:.3g} to {best[0]} {best[1]:.3g}"))
     if line:

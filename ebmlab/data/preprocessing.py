@@ -18,7 +18,8 @@ from ebmlab.product import Product
 Binarize = bool | Literal["dynamic"]
 LEVELS = 255.0
 HUGE = 1e30  # the largest number and the inverse of the smallest one whose powers and products float32 holds
-SINGLE = {"num_classes": int, "unit": bool, "letters": str, "width": int}  # types of what a checkpoint may hold
+# types of what a checkpoint may hold
+SINGLE = {"num_classes": int, "unit": bool, "letters": str, "gap": str, "width": int}
 SEVERAL = {"shape": int, "columns": str, "classes": int}
 FAR = 2**12  # standard deviations from 0 beyond which float32 rounds off more than a few thousandths of one
 
@@ -45,6 +46,7 @@ class Preprocessing:
         limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.
         columns: the names of the columns of the training data's table; () if there are none.
         letters: what the classes stand for in an alignment of sequences, a letter each; "" elsewhere.
+        gap: the letter of the gap in `letters`.
         width: the columns of the alignment from which `columns` were chosen, which are numbered from 1.
         classes: of a table of numbers and classes, how many classes each column has, or 0 if it holds real numbers; ()
             elsewhere. States are those of `Product.of_columns(classes)`.
@@ -63,6 +65,7 @@ class Preprocessing:
     letters: str = ""
     width: int = 0
     classes: tuple[int, ...] = ()
+    gap: str = "-"
 
     @property
     def event_shape(self) -> tuple[int, ...]:

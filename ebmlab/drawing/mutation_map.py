@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ebmlab.drawing.figures import DPI
+from ebmlab.sequences import Alphabet
 
 WIDTH = 80  # sites in a line
 SPAN = 0.98  # share of the scores within the range of colours
 
 
-def draw_mutations(scores: Tensor, values: Tensor, numbers: Tensor, letters: str, title: str = "") -> Figure:
+def draw_mutations(scores: Tensor, values: Tensor, numbers: Tensor, alphabet: Alphabet, title: str = "") -> Figure:
     """Draws a column for each residue and a row for each letter; red mutants are less likely than the sequence.
 
     Dots are the sequence itself. The numbers of the residues stand below.
@@ -23,10 +24,10 @@ def draw_mutations(scores: Tensor, values: Tensor, numbers: Tensor, letters: str
         scores: `(d, q)`.
         values: of the sequence, `(d,)`.
         numbers: of its residues, `(d,)`.
-        letters: of the values. Of a gap, -, no row is drawn.
+        alphabet: of the values. Of the gap no row is drawn.
         title: of the figure.
     """
-    rows = [a for a, letter in enumerate(letters) if letter != "-"]
+    rows = [a for a in range(len(alphabet.letters)) if a != alphabet.gap_value]
     shown = scores[:, rows].detach().cpu()
     limit = float(shown.abs().flatten().quantile(SPAN)) or 1.0
     lines = math.ceil(len(scores) / WIDTH)
@@ -46,7 +47,7 @@ def draw_mutations(scores: Tensor, values: Tensor, numbers: Tensor, letters: str
                 axes.plot(x, rows.index(value), "k.", markersize=4)
         ticks = [x for x, number in enumerate(numbers[part].tolist()) if number % 10 == 0 or x == 0]
         axes.set_xticks(ticks, [str(int(numbers[part][x])) for x in ticks], fontsize=8)
-        axes.set_yticks(range(len(rows)), [letters[a] for a in rows], fontsize=7)
+        axes.set_yticks(range(len(rows)), [alphabet.letters[a] for a in rows], fontsize=7)
     panels[-1].set_xlabel("residue")
     figure.colorbar(picture, ax=list(panels), label="log p(mutant) - log p(sequence)", extend="both", fraction=0.03)
     return figure

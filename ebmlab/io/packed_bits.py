@@ -21,7 +21,7 @@ def packed(states: Tensor) -> Packed:
     Example:
         >>> spins = torch.tensor([[-1, 1, 1], [1, -1, 1]], dtype=torch.int8)
         >>> packed(spins)
-        {'bits': tensor([108], dtype=torch.uint8), 'values': [-1, 1], 'shape': [2, 3]}
+        {'bits': tensor([116], dtype=torch.uint8), 'values': [-1, 1], 'shape': [2, 3]}
         >>> torch.equal(unpacked(packed(spins)), spins)
         True
     """

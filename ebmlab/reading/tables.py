@@ -206,4 +206,5 @@ def _no_number(where: str, cell: str, column: str | int) -> str:
     if not cell:
         return f"{where}: the cell of column {column} is empty: fill it, or leave the line out"
     wrong = f"{where}: '{' '.join(cell.split())[:40]}' in column {column} is no number"
-    return wrong if cell.lower() in MISSING else f"{wrong}: if it is a label, set labels to {column}"
+    mend = "fill it, or leave the line out" if cell.lower() in MISSING else f"if it is a label, set labels to {column}"
+    return f"{wrong}: {mend}"

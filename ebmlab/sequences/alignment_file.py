@@ -31,11 +31,13 @@ class Rows:
         names: the first word of each header.
         texts: the letters, white space left out.
         inserts: whether lower case letters and dots are inserts, which belong to no column.
+        gap: a letter that is no residue, beside - and dots.
     """
 
     names: list[str]
     texts: list[str]
     inserts: bool
+    gap: str = "-"
 
     def columns(self, text: str) -> str:
         """The letters of a row that belong to columns, in upper case."""
@@ -46,7 +48,7 @@ class Rows:
         found, column = [], 0
         for letter in text:
             is_insert = self.inserts and (letter.islower() or letter == ".")
-            if letter not in "-.":
+            if letter not in ("-", ".", self.gap):
                 found.append((letter.upper(), -1 if is_insert else column))
             column += not is_insert
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -120,7 +120,7 @@ def read_family(
     require_inside("read_family", "[0, 1]", max_column_gaps=max_column_gaps, max_sequence_gaps=max_sequence_gaps)
     require_choice("read_family", get_args(Unknown), unknown=unknown)
     file = find(path)
-    rows = read_rows(file, inserts)
+    rows = replace(read_rows(file, inserts), gap=gap)
     texts = [rows.columns(text) for text in rows.texts]
     _check_lengths(file, rows, texts)
     values = letters.encode(_with_case(texts, letters))

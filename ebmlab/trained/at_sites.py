@@ -37,12 +37,12 @@ def at_sites(sequence: str, form: Preprocessing) -> tuple[Tensor, list[tuple[str
         layouts.insert(0, (form.width, [int(column) - 1 for column in form.columns]))
     for width, chosen in layouts:
         for inserts in (False, True):
-            rows = Rows([], [], inserts)
+            rows = Rows([], [], inserts, form.gap)
             letters = rows.columns(text)
             if len(letters) == width:
                 site = {column: i for i, column in enumerate(chosen)}
                 found = [(letter, site.get(column, -1)) for letter, column in rows.residues(text)]
-                return _values("".join(letters[column] for column in chosen), form.letters), found
+                return _values("".join(letters[column] for column in chosen), Alphabet(form.letters, form.gap)), found
     row = f"{form.width}, as a row of the alignment, or " if len(layouts) == 2 else ""
     raise UserError(
         f"the sequence has {len(text)} letters, but must have {row}{size}, one for each site of the model: align it, "
@@ -50,9 +50,13 @@ def at_sites(sequence: str, form: Preprocessing) -> tuple[Tensor, list[tuple[str
     )
 
 
-def _values(letters: str, alphabet: str) -> Tensor:
-    values = Alphabet(alphabet).encode([letters])[0]
+def _values(letters: str, alphabet: Alphabet) -> Tensor:
+    if "-" not in alphabet.letters and alphabet.gap_value is not None:
+        letters = letters.replace("-", alphabet.gap)
+    values = alphabet.encode([letters])[0]
     if (values == UNKNOWN).any():
         site = int((values == UNKNOWN).argmax())
-        raise UserError(f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in {alphabet}")
+        raise UserError(
+            f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in {alphabet.letters}"
+        )
     return torch.from_numpy(values).long()

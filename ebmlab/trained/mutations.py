@@ -34,6 +34,7 @@ class MutationScan:
         >>> from ebmlab.energies import Potts
         >>> from ebmlab.learners import ContrastiveDivergence
         >>> from ebmlab.samplers import Gibbs
+        >>> from ebmlab.data.preprocessing import Preprocessing
         >>> form = Preprocessing((3,), num_classes=5, letters="-ACGU", columns=("1", "2", "4"), width=4)
         >>> model = TrainedModel(ContrastiveDivergence(Potts(3, 5), Gibbs()), form)
         >>> scan = mutation_scores(model, "GA-U")
@@ -68,6 +69,7 @@ class MutationScan:
             UserError: it is no name of a mutant, or names another residue than the sequence has.
 
         Example:
+            >>> from ebmlab.data.preprocessing import Preprocessing
             >>> form = Preprocessing((2,), num_classes=5, letters="-ACGU", columns=("1", "2"), width=2)
             >>> from ebmlab.energies import Potts
             >>> from ebmlab.learners import ContrastiveDivergence
@@ -118,6 +120,7 @@ def mutation_scores(model: TrainedModel, sequence: str, *, first: int = 1) -> Mu
         >>> energy = Potts(num_coordinates=2, num_values=5)
         >>> with torch.no_grad():
         ...     energy.field[0, 3] = 2.0
+        >>> from ebmlab.data.preprocessing import Preprocessing
         >>> form = Preprocessing((2,), num_classes=5, letters="-ACGU", columns=("1", "3"), width=3)
         >>> model = TrainedModel(ContrastiveDivergence(energy, Gibbs()), form)
         >>> mutation_scores(model, "AcGU").scores.tolist()
@@ -126,7 +129,7 @@ def mutation_scores(model: TrainedModel, sequence: str, *, first: int = 1) -> Mu
     form, energy = model.preprocessing, model.learner.energy
     if not form.letters or not isinstance(energy.domain, Categorical):
         raise UserError("the model was not trained on an alignment: train it on datamodules.Alignment")
-    alphabet = Alphabet(form.letters)
+    alphabet = Alphabet(form.letters, form.gap)
     index, residues = at_sites(sequence, form)
     occupied = {site for _, site in residues}
     if not (there := torch.tensor([site in occupied for site in range(len(index))])).any():

@@ -133,9 +133,9 @@ def test_the_picture_has_no_column_where_the_sequence_has_a_gap(
     monkeypatch.setattr(mutate, "draw_mutations", lambda *args: drawn.append(args) or draw_mutations(*args))
     Path("wild.fasta").write_text(f">wild\n{WILD[:3]}-{WILD[4:]}\n")
     main(["mutate", "wild.fasta", "--first=-1", f"--ckpt_path={checkpoint}", "--output=m.csv"])
-    scores, values, numbers, letters, _ = drawn[0]
+    scores, values, numbers, alphabet, _ = drawn[0]
     assert numbers.tolist() == list(range(-1, 10)) and len(scores) == 11
-    assert [letters[value] for value in values] == list(WILD[:3] + WILD[4:])
+    assert [alphabet.letters[value] for value in values] == list(WILD[:3] + WILD[4:])
 
 
 @pytest.mark.parametrize(
@@ -175,3 +175,27 @@ def test_bad_input_is_one_line(
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error:")]
     assert error.value.code == 2 and len(lines) == 1 and said in lines[0]
     assert sorted(Path().rglob("*")) == before and not (checkpoint.parents[1] / "mutants.csv").exists()
+
+
+@pytest.mark.parametrize("gap", ["*", "."])
+def test_a_gap_of_another_letter_is_no_residue(gap: str, tmp_path: Path) -> None:
+    rows = [
+        f"A{gap}CGUA",
+        "ACCGUA",
+        f"GCC{gap}UA",
+        "GCUGUC",
+        "AUCGGA",
+        "ACAGUU",
+        "CCCGAA",
+        "UCCUUA",
+        "AGAGUG",
+        "GAUAUC",
+    ]
+    (tmp_path / "rna.fasta").write_text("".join(f">{i}\n{row}\n" for i, row in enumerate(rows)))
+    data = Alignment(str(tmp_path / "rna.fasta"), f"{gap}ACGU", gap=gap, identity=None)
+    assert data.family.residues(0) == [("A", 0), ("C", 2), ("G", 3), ("U", 4), ("A", 5)]
+    model = TrainedModel(ContrastiveDivergence(Potts(6, 5), Gibbs()), data.preprocessing)
+    for text in (rows[0], rows[0].replace(gap, "-")):
+        scan = mutation_scores(model, text)
+        assert [name for name, _ in scan.mutants()[:4]] == ["A1C", "A1G", "A1U", "C2A"]
+        assert len(scan.mutants()) == 5 * 3

@@ -16,6 +16,7 @@ import torch
 from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import nn
+from torch.nn.functional import softplus
 
 from ebmlab.callbacks import AIS
 from ebmlab.callbacks.ais import base_law
@@ -69,6 +70,20 @@ def test_likelihood_of_each_stages_split(setup, tmp_path, sampler) -> None:
         assert found["ais/trusted"] == 1 and abs(float(found["ais/gap"])) < 1
     assert len(list(tmp_path.rglob("images/ais-samples*.png"))) == 1
     assert not list(tmp_path.rglob("ais-*.pt"))
+
+
+def test_the_entropy_is_that_of_exact_draws(setup) -> None:
+    """Hidden units are drawn from the sum over all their states, and visible ones given them."""
+    model, trainer = setup([quick()], learner=learner(), limit_val_batches=1.0)
+    trainer.validate(model, datamodule=Digits(binarize=True), verbose=False)
+    rbm, hidden = model.energy, torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 6)
+    with torch.no_grad():
+        logits = rbm.visible_given_hidden(hidden)
+        law = (hidden @ rbm.b_h + softplus(logits).sum(1)).softmax(0)
+        h = torch.multinomial(law, 20_000, replacement=True)
+        expected = rbm(torch.bernoulli(logits[h].sigmoid())).double().mean() + exact_log_z(rbm)
+    assert float(trainer.callback_metrics["ais/entropy"]) == pytest.approx(float(expected), abs=1.2)
+    assert float(expected) > 10
 
 
 def test_bits_per_dimension_of_levels(setup) -> None:

@@ -11,6 +11,7 @@ from helpers_own_data import one_line
 
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Alignment
+from ebmlab.errors import UserError
 
 
 def alike_family(path: Path) -> Path:
@@ -116,3 +117,24 @@ def test_two_gaps_need_not_count(tmp_path: Path) -> None:
     counted, left_out = Alignment(str(path), **options), Alignment(str(path), **options, count_gaps=False)
     assert counted.all_weights.tolist() == pytest.approx([1 / 7] * 12)  # 3 of 4 sites agree
     assert left_out.all_weights.tolist() == [1.0] * 12  # 1 of 2
+
+
+def test_weights_may_come_from_a_file(tmp_path: Path) -> None:
+    path, weights = alike_family(tmp_path / "a.fasta"), tmp_path / "weights.dat"
+    count = len(Alignment(str(path)).family.rows.names)
+    given = [0.1 * (i + 1) for i in range(count)]
+    weights.write_text("# of adabmDCA\n" + "".join(f"{x:.18e}\n" for x in given))
+    data = Alignment(str(path), weights_file=str(weights))
+    assert data.all_weights.tolist() == pytest.approx([given[i] for i in data.family.kept.tolist()])
+    own = data.all_weights[data.part("train")]
+    torch.testing.assert_close(data.weights("train"), (own / own.mean()).float())
+    assert torch.equal(data.part("test"), Alignment(str(path)).part("test"))
+    for content, said in [
+        ("1.0\n" * (count - 1), f"weights.dat holds {count - 1} weights, but the alignment's file {count} sequences"),
+        ("1.0\nnan\n", "weights.dat, line 2: 'nan' must be a finite number from 0 on"),
+        ("1.0\n-1\n", "line 2: '-1' must be a finite number from 0 on"),
+        ("0\n" * count, "all weights of the train split are 0"),
+    ]:
+        weights.write_text(content)
+        with pytest.raises(UserError, match=said):
+            Alignment(str(path), weights_file=str(weights)).weights("train")

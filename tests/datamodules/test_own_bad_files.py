@@ -85,6 +85,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
         ("1,2\n3,4,5\n", "line 2: the number of cells is 3, but 2 in the first line"),
         ("1,2\n3\n", "line 2: the number of cells is 1, but 2 in the first line"),
         ("kind,b\ncat,2\n", "line 2: 'cat' in column kind is no number: if it is a label, set labels to kind"),
+        ("1,2\n3,NA\n", "line 2: 'NA' in column 1 is no number: fill it, or leave the line out"),
         ("1,2\n3,x\n", "line 2: 'x' in column 1 is no number: if it is a label, set labels to 1"),
         (",a\n0,1.5\n", "the first column has no name"),
     ],
