@@ -122,8 +122,9 @@ class Bfloat16Proposals(Sampler):
 
     E' must be a function of x: what it is at x may not depend on the other chains of the batch, as batch normalisation
     does. Both E'(x) and its gradient are computed once, where a chain arrives, and used for the move there and for the
-    next one away. Energies in closed form, and all in float64, are not rounded: they gain nothing. With TF32 p is that
-    of the energies in TF32. No GPU has run this sampler yet.
+    next one away. Programs of `torch.compile` may round elsewhere than the plain code that makes the first state, so
+    these steps are not compiled; a CUDA graph records them. Energies in closed form, and all in float64, are not
+    rounded: they gain nothing. With TF32 p is that of the energies in TF32. No GPU has run this sampler yet.
 
     Args:
         sampler: the kernel: `DMALA`, `GWG`, `PathAuxiliary`, `AnyScale`, `DLMC` or `RegularisedLangevin`.
@@ -161,3 +162,6 @@ class Bfloat16Proposals(Sampler):
         inner = self.sampler.kernel_on(energy)
         assert inner is not None
         return Kernel(start, step, inner.settings, (inner, self.num_inner_steps))
+
+    def compilable(self, energy: Energy) -> None:
+        """No kernel: E' of a program and of plain code, which makes the first state, are two functions of x."""

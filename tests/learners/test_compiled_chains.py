@@ -20,7 +20,7 @@ from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
-from ebmlab.samplers import DMALA, GWG, AnyScale, BlockGibbs, Gibbs, GibbsLangevin, Sampler
+from ebmlab.samplers import DMALA, GWG, AnyScale, Bfloat16Proposals, BlockGibbs, Gibbs, GibbsLangevin, Sampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -69,6 +69,7 @@ def step(energy: Energy, sampler: Sampler, compile_chains: bool, num_steps: int 
     [
         (RBM(9, 4), DMALA(0.6), "marginal"),
         (MLP(9, 8), DMALA(0.6), "marginal"),
+        (ResNet((1, 4, 4), channels=8), Bfloat16Proposals(DMALA(0.6), 2), "marginal"),
         (GRBM(9, 4), GibbsLangevin(0.1), "joint"),
         (GRBM(9, 4), GibbsLangevin(0.1), "marginal"),
     ],

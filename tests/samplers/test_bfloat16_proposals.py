@@ -103,6 +103,13 @@ def test_the_transition_matrix_has_the_law(k: int, size: int) -> None:
     assert (flow.diagonal() < 0.9 * pi).all()
 
 
+def test_programs_are_refused() -> None:
+    """They may round elsewhere than the plain code that makes the first state."""
+    energy = Waves(6)
+    with pytest.raises(UserError, match="Bfloat16Proposals on Waves cannot be compiled"):
+        Bfloat16Proposals(DMALA(0.5), 2).last_states(energy, energy.random(5), 9, compile=True)
+
+
 def without_decision(kernel: Sampler) -> Any:
     """A kernel that accepts by the energies in bfloat16."""
 

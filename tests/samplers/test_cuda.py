@@ -23,6 +23,7 @@ from ebmlab.samplers import (
     DMALA,
     DULA,
     GWG,
+    Bfloat16Proposals,
     BlockGibbs,
     ChromaticGibbs,
     Cosine,
@@ -62,7 +63,10 @@ def test_structured_samplers(make) -> None:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize("sampler", [DMALA(0.2), DULA(0.2), ACS(2.0), GWG(), BlockGibbs(), ChromaticGibbs()])
+@pytest.mark.parametrize(
+    "sampler",
+    [DMALA(0.2), DULA(0.2), ACS(2.0), GWG(), Bfloat16Proposals(DMALA(0.2), 2), BlockGibbs(), ChromaticGibbs()],
+)
 def test_steps_do_not_wait_for_the_gpu(sampler: Sampler) -> None:
     energy = (Ising.lattice(4, 0.3) if isinstance(sampler, ChromaticGibbs) else RBM(20, 10)).cuda()
     sampler, x = sampler.cuda(), energy.domain.random(64, device="cuda")
@@ -132,12 +136,18 @@ def test_a_recording_draws_nothing_from_the_generator_but_what_a_replay_draws() 
     assert torch.equal(*last)
 
 
-def test_replayed_chains_of_a_deep_energy_are_those_of_plain_ones() -> None:
-    energy, sampler = ResNet((1, 8, 8), channels=8).cuda(), DMALA(0.3).cuda()
+@pytest.mark.parametrize("sampler", [DMALA(0.3), Bfloat16Proposals(DMALA(0.3), 2)], ids=lambda s: type(s).__name__)
+def test_replayed_chains_of_a_deep_energy_are_those_of_plain_ones(sampler: Sampler) -> None:
+    """Also after the parameters have changed in place."""
+    energy, sampler, chains = ResNet((1, 8, 8), channels=8).cuda(), sampler.cuda(), Chains()
     x = energy.domain.random(2000, device="cuda")
-    plain, replayed = sampler.sample(energy, x, 20)[0], Chains()(sampler, energy, x, 20)
-    both = torch.stack([energy(plain).detach(), energy(replayed).detach()]).cpu()
-    assert ks_2samp(*both.numpy()).pvalue > PASS
+    for _ in range(2):
+        plain, replayed = sampler.sample(energy, x, 20)[0], chains(sampler, energy, x, 20)
+        both = torch.stack([energy(plain).detach(), energy(replayed).detach()]).cpu()
+        assert ks_2samp(*both.numpy()).pvalue > PASS
+        with torch.no_grad():
+            energy.linear.weight.mul_(-20)
+            energy.net[0].weight.mul_(2)
 
 
 def test_steps_that_wait_for_the_gpu_cannot_be_recorded() -> None:
