@@ -1,9 +1,10 @@
-"""Numbers for each chain that are computed when they are read, of several steps at once where tensors are small."""
+"""Reports of steps: numbers for each chain, computed when they are read, of several small steps at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 TOGETHER = 2**15  # numbers that are read at once, about: an operation on fewer takes as long
@@ -69,3 +70,54 @@ def steps_together(size: int) -> int:
         (32, 2, 1)
     """
     return min(MOST, max(1, TOGETHER // max(1, size)))
+
+
+class Tally:
+    """The sum over steps of a number for each chain.
+
+    Args:
+        zeros: where the sum begins, `(B,)`.
+
+    Example:
+        >>> tally = Tally(torch.zeros(2))
+        >>> for k in range(100):
+        ...     tally.add(ByChain(torch.neg, torch.ones(2)))
+        >>> tally.total()
+        tensor([-100., -100.])
+    """
+
+    def __init__(self, zeros: Tensor) -> None:
+        self._total = zeros
+        self._function: Callable[..., Tensor] | None = None
+        self._waiting: list[tuple[Tensor, ...]] = []
+        self._room = 0
+
+    def add(self, value: Tensor | Callable[[], Tensor]) -> None:
+        """Adds the number of one step."""
+        if isinstance(value, ByChain):
+            if self._room == 0 or value.function != self._function:
+                self._read()
+                self._function = value.function
+                self._room = steps_together(max(tensor.numel() for tensor in value.tensors))
+            self._waiting.append(value.tensors)
+            if len(self._waiting) >= self._room:
+                self._read()
+        else:
+            self._total = self._total + (value if isinstance(value, Tensor) else value())
+
+    def total(self) -> Tensor:
+        """The sum, `(B,)`."""
+        self._read()
+        return self._total
+
+    def _read(self) -> None:
+        """Adds the numbers of the steps whose tensors wait."""
+        if not self._waiting:
+            return
+        assert self._function is not None
+        if len(self._waiting) == 1:
+            self._total = self._total + self._function(*self._waiting[0])
+        else:
+            values = self._function(*map(torch.cat, zip(*self._waiting, strict=True)))
+            self._total = self._total + values.view(len(self._waiting), -1).sum(0)
+        self._waiting.clear()

@@ -17,9 +17,9 @@ from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.products import fast_products
+from ebmlab.samplers.by_chain import Tally
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.state import Info, Leg, State
-from ebmlab.samplers.tally import tallied
 
 WITH_KERNEL = "DMALA, ACS, AnyScale, GWG, PathAuxiliary, DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU
@@ -221,7 +221,12 @@ class Sampler(Recorded, nn.Module):
         hops = x.new_zeros(len(x))
         if (last := self._in_place(energy, x, num_steps, hops)) is not None:
             return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
-        return tallied(self.chain(energy, x, num_steps), x)
+        acceptance, moved, evaluations = Tally(x.new_zeros(len(x))), Tally(x.new_zeros(len(x))), 0.0
+        for state, info in self.chain(energy, x, num_steps):
+            x, evaluations = state.x, evaluations + info.evaluations
+            acceptance.add(info.unread[0])
+            moved.add(info.unread[1])
+        return x, Info(acceptance.total(), moved.total(), evaluations=evaluations) / max(num_steps, 1)
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         if (last := self._in_place(energy, x, num_steps)) is not None:

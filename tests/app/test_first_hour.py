@@ -397,6 +397,6 @@ def test_predict_knows_its_own_options_and_kinds_of_files(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["ebmlab", "predict"])
     assert (meant("--num_sample"), meant("--outputs")) == ("--num_samples", "--output")
-    with pytest.raises(UserError, match=r"x.png, but must be a .npy, .pt or .csv file, or a folder"):
+    with pytest.raises(UserError, match=r"x.png, but must be a .npy, .pt, .csv or .fasta file, or a folder"):
         save_samples(learner(), bits, tmp_path, 2, output=str(tmp_path / "x.png"))
     assert not (tmp_path / "x.png").exists()

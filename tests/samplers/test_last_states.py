@@ -32,9 +32,8 @@ from ebmlab.samplers import (
     by_chain,
     sampler,
 )
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import ByChain, Tally
 from ebmlab.samplers.schedules import Constant, Cosine
-from ebmlab.samplers.tally import Tally
 
 CASES = [
     (DMALA(0.4), RBM(6, 4)),
