@@ -22,8 +22,7 @@ from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.state import Info, Leg, State
 
 WITH_KERNEL = "DMALA, ACS, AnyScale, GWG, PathAuxiliary, DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
-CACHED = 2**19  # coordinates of the chains that move at a time on a CPU
-SMALLEST = 100  # but not fewer chains than this
+CACHED, SMALLEST = 2**19, 100  # coordinates of the chains that move at a time on a CPU, but not fewer chains
 
 
 class Sampler(Recorded, nn.Module):
@@ -224,8 +223,7 @@ class Sampler(Recorded, nn.Module):
         acceptance, moved, evaluations = Tally(x.new_zeros(len(x))), Tally(x.new_zeros(len(x))), 0.0
         for state, info in self.chain(energy, x, num_steps):
             x, evaluations = state.x, evaluations + info.evaluations
-            acceptance.add(info.unread[0])
-            moved.add(info.unread[1])
+            info.add_to(acceptance, moved)
         return x, Info(acceptance.total(), moved.total(), evaluations=evaluations) / max(num_steps, 1)
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Bipartite, PerChain
+from ebmlab.samplers.by_chain import Tally
 from ebmlab.samplers.proposals import Proposal
 
 Later = Tensor | Callable[[], Tensor]
@@ -165,10 +166,10 @@ class Info:
     def __init__(self, acceptance: Later, hops: Later, *, evaluations: float = 1.0) -> None:
         self._acceptance, self._hops, self.evaluations = acceptance, hops, evaluations
 
-    @property
-    def unread(self) -> tuple[Later, Later]:
-        """Acceptance and hops as they are: tensors, or functions where nobody has read them."""
-        return self._acceptance, self._hops
+    def add_to(self, acceptance: Tally, hops: Tally) -> None:
+        """Adds both, which are read later."""
+        acceptance.add(self._acceptance)
+        hops.add(self._hops)
 
     @property
     def acceptance(self) -> Tensor:
