@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_data import make_mnist
 from helpers_pages import tiny
 
 from docs.notebooks import cells, commands, main, notebook
@@ -132,7 +134,11 @@ def play(page: str) -> None:
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else []) for page in RUN_HERE]
 )
-def test_the_page_runs(page: str, folder: Path) -> None:
+def test_the_page_runs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "EBMLAB_DATA" not in os.environ:  # a page may train on MNIST
+        monkeypatch.setenv("EBMLAB_DATA", str(folder / "data"))
+        if "mnist" in (DOCS / page).read_text():
+            make_mnist(folder / "data")
     if page in NEEDS and importlib.util.find_spec(NEEDS[page]) is None:
         pytest.skip(f"needs {NEEDS[page]}")
     play(page)
