@@ -39,6 +39,7 @@ FAMILIES = {
     "WW": "package:logomaker/examples/datafiles/ww_sequences.fa",
     "rhomboids": f"{PROTEINS}/rhomboid_proteases/Data_S1_Rhomboid_MSA_short_names.fasta",
     "DHFR": f"{PROTEINS}/DHFR/alignment.faa.gz",
+    "S1A": f"{PROTEINS}/S1A_serine_proteases/halabi_alignment.fasta",
 }
 SHARE = 0.01  # of the uniform law in the frequencies of sites
 Model = tuple[Energy, Sampler]
