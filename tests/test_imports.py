@@ -215,6 +215,11 @@ def test_the_wheel_holds_every_package() -> None:
     assert set(listed) == packages | {"ebmlab.configs"}, "the configs lie beside the package in a checkout"
 
 
+def test_examples_leave_no_files_beside_the_project() -> None:
+    known = {".cff", ".md", ".in", ".yml", ".toml", ""}
+    assert {path.name for path in ROOT.iterdir() if path.is_file() and path.suffix not in known} == set()
+
+
 @pytest.mark.parametrize("folder", LINKED)
 def test_linked_folders_are_imported_under_one_name(folder: str) -> None:
     assert (ROOT / "ebmlab" / folder).resolve() == ROOT / folder

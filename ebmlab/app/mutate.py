@@ -101,7 +101,4 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
     left = ""
     if elsewhere or empty:
         left = f" ({elsewhere:,} with a site or a letter that the model lacks, {empty:,} without a number)"
-    return (
-        values,
-        f"Spearman {rank:.3f} with {options.column} of {len(pairs):,} mutants{left}",
-    )
+    return values, f"Spearman {rank:.3f} with {options.column} of {len(pairs):,} mutants{left}"

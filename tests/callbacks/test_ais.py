@@ -20,8 +20,9 @@ from torch.nn.functional import softplus
 
 from ebmlab.callbacks import AIS
 from ebmlab.callbacks.ais import base_law
+from ebmlab.callbacks.ais_metrics import entropy
 from ebmlab.datamodules import Digits
-from ebmlab.energies import GRBM, RBM, Bernoulli, StandardNormal
+from ebmlab.energies import GRBM, RBM, Bernoulli, Ising, StandardNormal
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, exact_log_z
 from ebmlab.learners import ContrastiveDivergence, FromData
@@ -70,6 +71,15 @@ def test_likelihood_of_each_stages_split(setup, tmp_path, sampler) -> None:
         assert found["ais/trusted"] == 1 and abs(float(found["ais/gap"])) < 1
     assert len(list(tmp_path.rglob("images/ais-samples*.png"))) == 1
     assert not list(tmp_path.rglob("ais-*.pt"))
+
+
+def test_the_entropy_takes_chains_by_their_weights() -> None:
+    """A chain at each state, drawn from the uniform law: their weights are exp(-E)."""
+    energy = Ising.lattice(3, 0.4, field=0.3)
+    log_p = (-energy(energy.domain.enumerate()).double()).log_softmax(0)
+    found = LogZ(float(exact_log_z(energy)), 0.0, log_weights=log_p.view(2, -1))
+    expected = float(-(log_p.exp() * log_p).sum())
+    assert entropy(found, energy(energy.domain.enumerate()).double()) == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_entropy_is_that_of_exact_draws(setup) -> None:
