@@ -27,7 +27,7 @@ def rises(energy: Energy, x: Tensor, index: Tensor, around: Around | None = None
     sites, shift = index // (domain.num_values - 1), index % (domain.num_values - 1)
     value = (domain.to_index(domain.flat(x)).gather(1, sites) + 1 + shift) % domain.num_values
     if index.stride(0) == 0:  # the same numbers in each row: no site is computed twice
-        distinct, place = sites[0].unique(return_inverse=True)
+        distinct, place = torch.unique(sites[0], return_inverse=True)
         table = energy.value_differences(x, distinct.expand(len(x), -1))[:, place]
     else:
         table = energy.value_differences(x, sites)
