@@ -131,6 +131,11 @@ def adabmdca(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
 
 LABELS = {
     "boltzmann": "Boltzmann learning",
+    "boltzmann_penalised": "the same, penalised",
+    "pseudo_likelihood": "pseudo-likelihood",
+    "rbm": "RBM",
+}
+    "boltzmann": "Boltzmann learning",
     "boltzmann_penalised": "the same with a penalty",
     "pseudo_likelihood": "pseudo-likelihood",
     "rbm": "RBM",
