@@ -135,11 +135,6 @@ LABELS = {
     "pseudo_likelihood": "pseudo-likelihood",
     "rbm": "RBM",
 }
-    "boltzmann": "Boltzmann learning",
-    "boltzmann_penalised": "the same with a penalty",
-    "pseudo_likelihood": "pseudo-likelihood",
-    "rbm": "RBM",
-}
 
 
 def draw(folder: Path) -> None:
