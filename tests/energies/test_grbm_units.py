@@ -272,6 +272,7 @@ def test_a_law_without_log_z_is_refused(kind: Kind, weights: list[list[float]]) 
         lambda: BlockGibbs().sample(grbm, x, 3),
         lambda: MALA(0.1).last_states(tempered(grbm, 0.5), x, 3),
         lambda: ais(grbm, BlockGibbs(), num_chains=4, num_temperatures=3),
+        lambda: make_learner(grbm, BlockGibbs())[0].draw(x, num_steps=2),
     ):
         with pytest.raises(UserError, match=line):
             attempt()
