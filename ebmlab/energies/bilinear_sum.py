@@ -46,7 +46,7 @@ class BilinearSum(WeightedSum):
     def add(
         self, x: Tensor, hidden: Tensor | None = None, inputs: Tensor | None = None, weight: float | Tensor = 1.0
     ) -> None:
-        model, W = self._model, self._model.W  # noqa: N806
+        model, W = self._model, self._model.W
         inputs = model.hidden_given_visible(x) if inputs is None else inputs
         v, h = x.to(W), (torch.sigmoid(inputs) if hidden is None else hidden).to(W)  # not in half precision
         factor, visible = -1.0, v

@@ -132,6 +132,10 @@ class ReplayBuffer(Start):
         if isinstance(self._index, slice) and not self.reinitialize:
             self._hidden = h
 
+    def restore_hidden(self, h: Tensor) -> None:
+        """Takes the hidden units of all slots from a checkpoint, `(size / ranks, H)`."""
+        self._hidden = h
+
     @property
     def slots(self) -> Tensor | None:
         """This rank's states `(size / ranks, *event)`, or replicas `(size / ranks, K, *event)`; None before use.

@@ -53,7 +53,7 @@ class Start(Recorded):
         """
 
     def hidden(self) -> Tensor | None:
-        """Hidden units `(n, H)` at the states that `draw` gave, from which block Gibbs goes on; None draws them anew."""
+        """Hidden units `(n, H)` at the states that `draw` gave, where block Gibbs goes on; None draws them anew."""
         return None
 
     def keep_hidden(self, h: Tensor) -> None:
