@@ -24,6 +24,9 @@ from ebmlab.app.sample_files import Samples, read_samples
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images, Table
 from ebmlab.data.numbers import as_numbers
+from ebmlab.drawing.figures import figure_png, panels
+from ebmlab.drawing.histograms import draw_histograms
+from ebmlab.drawing.table import draw_table
 from ebmlab.drawing.tiles import tile
 from ebmlab.errors import WHY, UserError, explained, few, shown
 from ebmlab.evaluation.outliers import detection
@@ -116,9 +119,6 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
             rows.append({"file": file, "sample": number, "name": label} | values)
     heads = [head for head in rows[0] if head != "name" or any(row["name"] for row in rows)]
-    from ebmlab.drawing.figures import figure_png  # here, because they load matplotlib
-    from ebmlab.drawing.histograms import draw_histograms
-
     picture = output.with_suffix(".png")
     with together(output, picture) as (path, drawn), path.open("w", newline="") as table:
         writer = csv.DictWriter(table, heads, extrasaction="ignore")
@@ -275,8 +275,6 @@ def grid(model: TrainedModel, parts: list[Tensor], mask: Tensor, found: Tensor) 
     given = values.where(is_given, torch.tensor(0.5))
     shown = {"given": given[:, None], "truth": values[:, None], "completions": rest}
     columns = {title: tile(x.flatten(0, 1), columns=x.shape[1], fill=0.5) for title, x in shown.items()}
-    from ebmlab.drawing.figures import figure_png, panels  # here, because they load matplotlib
-
     return figure_png(panels(columns, gap=8))
 
 
@@ -285,7 +283,4 @@ def _columns(truth: Table, parts: list[Tensor], found: Tensor) -> bytes:
     whole = torch.cat([x.isfinite().all(1) for x in parts])
     tables = {"truth": replace(truth, values=truth.values[whole])} if whole.any() else {}
     tables["completions"] = replace(truth, values=found.flatten(0, 1))
-    from ebmlab.drawing.figures import figure_png  # here, because they load matplotlib
-    from ebmlab.drawing.table import draw_table
-
     return figure_png(draw_table(tables))

@@ -274,6 +274,9 @@ class Energy(Recorded, nn.Module):
         """The energy of the chains with these numbers `(n,)`, where each chain of a batch may have one of its own."""
         return self
 
+    def check_law(self) -> None:
+        """Raises `UserError` if exp(-E) is known to have no finite integral, so that there is no law to draw from."""
+
     def step_unit(self) -> Tensor | float:
         """The factor by which samplers multiply their step size: 1, unless the energy has a natural squared length."""
         return 1.0

@@ -32,6 +32,7 @@ from ebmlab.energies import (
     reference,
     tempered,
 )
+from ebmlab.energies.hidden_units import Kind
 from ebmlab.errors import UserError
 from ebmlab.studies.targets import BinaryNetPosterior
 
@@ -39,8 +40,8 @@ WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.in
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def grbm() -> GRBM:
-    machine = GRBM(5, 3)
+def grbm(hidden: Kind = "bits") -> GRBM:
+    machine = GRBM(5, 3, hidden=hidden)
     for p in machine.parameters():
         torch.nn.init.normal_(p)
     return machine
@@ -57,6 +58,7 @@ def path(energy: Energy) -> Energy:
 MORE: dict[str, Callable[[], Energy]] = {
     "RBM": rbm,
     "GRBM": grbm,
+    "GRBM, Gaussian": lambda: grbm("gaussian"),
     "Ising": ising,
     "Ising, sparse": lambda: Ising.lattice(20, 0.3, field=0.2),
     "Ising, learnable": lambda: Ising(ising().coupling, 0.3, learn=True),
