@@ -42,6 +42,10 @@ class WeightedSum:
             value = self._energy(x) if hidden is None or joint is None else joint(x, hidden.detach().clone())
             self._sum.add((weight.to(value) * value).sum() if isinstance(weight, Tensor) else weight * value.sum())
 
+    def number(self) -> Tensor:
+        """The sum so far, a scalar without a gradient."""
+        return self.value().detach()
+
     def value(self) -> Tensor:
         """The sum so far, a scalar whose gradient with respect to the parameters is the sum of the gradients."""
         return self._sum.value()
