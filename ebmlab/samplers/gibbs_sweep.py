@@ -13,6 +13,7 @@ from torch.nn.functional import embedding_bag
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Bridge, Clamped, Energy, Frequencies, PerChain, Potts, TemperedEnergy, Uniform
 from ebmlab.energies.evaluation import Merge
+from ebmlab.energies.pairwise.given_sites import given_sites
 from ebmlab.energies.pairwise.site_tables import SiteTable
 from ebmlab.numerics.noise import drawn_by_column, wide
 from ebmlab.samplers.blocks import ball, redraw
@@ -124,7 +125,7 @@ def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
     if isinstance(energy, Potts) and type(energy).forward is Potts.forward:
         return SiteLaws(energy.site_tables(joint=joint))
     if type(energy) is Clamped and isinstance(potts := energy.energy, Potts) and type(potts).forward is Potts.forward:
-        return SiteLaws(potts.given(energy.given, energy.free).site_tables(joint=joint))
+        return SiteLaws(given_sites(potts, energy.given, energy.free).site_tables(joint=joint))
     factor: float | Tensor
     if type(energy) is Bridge and isinstance(base := energy.base, Uniform | Frequencies):
         factor, others = energy.beta, (1 - energy.beta) * base.logits if isinstance(base, Frequencies) else None

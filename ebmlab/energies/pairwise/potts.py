@@ -174,28 +174,6 @@ class Potts(Energy):
         return self._unchanged(f"tables {joint}", make)
 
     @torch.no_grad()
-    def given(self, x: Tensor, free: Tensor) -> Potts:
-        """The law of some sites given the others, as a model: its fields hold the couplings to the others.
-
-        Args:
-            x: a state, `(d, q)`; its values at free sites are not used.
-            free: the sites that are free, in ascending order, `(k,)`.
-
-        Example:
-            >>> energy = Potts.of(torch.randn(3, 3, 2, 2).triu(9), torch.tensor([[1.0, 2], [3, 4], [5, 6]]))
-            >>> energy.given(torch.eye(2)[[0, 0, 1]], torch.tensor([0, 2])).field.tolist()
-            [[1.0, 2.0], [5.0, 6.0]]
-        """
-        d, q = self.field.shape
-        place = torch.full((d,), -1, device=free.device)
-        place[free] = torch.arange(len(free), device=free.device)
-        inside = (place[self.pairs] >= 0).all(1)
-        energy = Potts(len(free), q, pairs=place[self.pairs[inside]]).to(self.field)
-        energy.coupling.copy_(self.coupling[inside])
-        energy.field.copy_(self.local_field(x.index_fill(0, free, 0).unsqueeze(0), free)[0])
-        return energy
-
-    @torch.no_grad()
     def zero_sum_(self) -> Self:
         """Changes to the zero-sum gauge, in which every J_ij sums to 0 over each value, and every h_i to 0.
 
