@@ -24,8 +24,9 @@ class ClosedForm(pl.Callback):
 
     Args:
         method: `independent` takes the fields that reproduce the data's means, and no couplings. `mean_field` is the
-            naive mean-field estimate, `tap` that of Thouless, Anderson and Palmer, for `Ising` alone. They are
-            functions in `ebmlab.learners.closed_form`.
+            naive mean-field estimate, `tap` that of Thouless, Anderson and Palmer. `tap` is for `Ising` alone, as its
+            second-order equations have no closed form for more than two values. All are functions in
+            `ebmlab.learners.closed_form`.
         pseudo_count: the share of the uniform law that is mixed into the data's; above 0 and below 1.
 
     Raises:
@@ -60,8 +61,10 @@ class ClosedForm(pl.Callback):
         learns = isinstance(energy, Potts) or (isinstance(energy, Ising) and energy.learn)
         if not learns or (self.method == "tap" and not isinstance(energy, Ising)):
             needed = "an Ising" if self.method == "tap" else "a Potts or Ising"
+            hint = ': take method "mean_field"' if learns else ""
             raise UserError(
-                f'ClosedForm: method "{self.method}" needs {needed} energy that learns, got {type(energy).__name__}'
+                f'ClosedForm: method "{self.method}" needs {needed} energy that learns, got '
+                f"{type(energy).__name__}{hint}"
             )
         if trainer.ckpt_path is not None:
             return

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytorch_lightning as pl
-from matplotlib.figure import Figure
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from torch import Tensor
@@ -16,6 +16,9 @@ from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.tiles import image_png
 from ebmlab.io.files import write_whole
 from ebmlab.samplers import Sampler
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor, *, caption: str = "") -> Path | None:
@@ -42,7 +45,7 @@ def log_image(trainer: pl.Trainer, key: str, image: Figure | Tensor, *, caption:
     step = trainer.global_step
     path = Path(trainer.default_root_dir, "images", f"{key.replace('/', '-')}_step{step:07d}.png")
     caption = ", ".join(filter(None, [f"step {step}", caption]))
-    png = figure_png(image) if isinstance(image, Figure) else image_png(image)
+    png = image_png(image) if isinstance(image, Tensor) else figure_png(image)
     write_whole(path, with_texts(png, {"Title": key, "Description": caption}))
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger):

@@ -8,11 +8,10 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatch
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
-from matplotlib.figure import Figure
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor, nn
@@ -30,6 +29,9 @@ from ebmlab.lightning.checkpoints import watch
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.settings import require_count
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FAST_DEV_SAMPLES = 16
 FAST_DEV_STEPS = 2

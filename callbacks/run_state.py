@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
+from ebmlab.energies import Bipartite
 from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.packed_bits import packed, unpacked
 from ebmlab.learners import Learner
@@ -25,7 +26,7 @@ from ebmlab.numerics.streams import generator_states
 from ebmlab.samplers import Tempered
 
 KEY = "run_state"
-BUFFER = "replay_buffer"
+BUFFER, HIDDEN = "replay_buffer", "replay_buffer_hidden"
 OWED, PLACE = "owed_steps", "loader_position"
 Streams = dict[str, Tensor]
 
@@ -34,11 +35,11 @@ class RunState(pl.Callback):
     """Makes a resumed run draw the random numbers that it would have drawn without the interruption.
 
     A checkpoint holds, for every rank, the states of torch's global generators and of the replay buffer, if there is
-    one. Chains of two values take a bit for each coordinate. The generators are the CPU's, and the GPU's if the run
-    uses one. The order of the data is restored by the loaders; those of `datamodules` resume within an epoch. A
-    `ModelCheckpoint` with `save_last` also saves the end of training. If there are more ranks than wrote the
-    checkpoint, the additional ones get new generators, with a warning. Buffers are distributed again over any number of
-    ranks.
+    one, with the hidden units that block Gibbs has drawn. Chains of two values take a bit for each coordinate. The
+    generators are the CPU's, and the GPU's if the run uses one. The order of the data is restored by the loaders; those
+    of `datamodules` resume within an epoch. A `ModelCheckpoint` with `save_last` also saves the end of training. If
+    there are more ranks than wrote the checkpoint, the additional ones get new generators, with a warning. Buffers are
+    distributed again over any number of ranks.
 
     The order of a plain `DataLoader` is restored, too. So is what Lightning does just after it has written a
     checkpoint: a step of `ReduceLROnPlateau`, the row of metrics. A `ModelCheckpoint` that monitors a score of
@@ -55,6 +56,7 @@ class RunState(pl.Callback):
     def __init__(self) -> None:
         self._loaded: Streams | None = None
         self._buffer: Tensor | None = None
+        self._hidden: Tensor | None = None
         self._place: dict[str, Any] | None = None  # of the loader, in the checkpoint
         self._before: Tensor | None = None  # the state of training's generator while validation runs
         self._position, self._unfinished, self._scores = LoaderPosition(), Unfinished(), Scores()
@@ -103,12 +105,12 @@ class RunState(pl.Callback):
         buffer = buffer_of(pl_module)
         if self._buffer is not None and buffer is not None:
             _warn_of_old_size(buffer.size, len(self._buffer), 1 if loaded is None else len(loaded["cpu"]))
-            share = len(self._buffer) // trainer.world_size
-            mine = self._buffer[trainer.global_rank * share :][:share]
-            buffer.slots = mine.to(pl_module.device)
+            buffer.slots = _share(self._buffer, trainer).to(pl_module.device)
             if isinstance(pl_module, Learner) and not isinstance(pl_module.sampler, Tempered):
                 buffer.slots = buffer.cold(pl_module.energy.domain)  # the checkpoint may have replicas
-        place, self._buffer, self._place = self._place, None, None
+            if self._hidden is not None and len(self._hidden) == len(self._buffer):
+                buffer.restore_hidden(_share(self._hidden, trainer).to(pl_module.device))
+        place, self._buffer, self._hidden, self._place = self._place, None, None, None
         self._scores.publish(trainer)
         if loaded is None or not trainer.fit_loop.is_resuming:
             self._position.begin(trainer)
@@ -177,18 +179,21 @@ class RunState(pl.Callback):
             gathered = {name: [_gather(trainer, each.to(device)) for each in place[name]] for name in ("start", "now")}
             checkpoint[PLACE] = place | gathered
         buffer = buffer_of(pl_module)
-        slots = None if buffer is None else buffer.slots
-        if slots is not None:
-            checkpoint[BUFFER] = packed(trainer.strategy.all_gather(slots).view(-1, *slots.shape[1:]).cpu())
+        for key, states in () if buffer is None else ((BUFFER, buffer.slots), (HIDDEN, _small(buffer.hidden()))):
+            if states is not None:
+                checkpoint[key] = packed(trainer.strategy.all_gather(states).view(-1, *states.shape[1:]).cpu())
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        self._loaded, self._buffer = checkpoint.get(KEY), _slots(checkpoint)
+        self._loaded = checkpoint.get(KEY)
+        self._buffer, self._hidden = _slots(checkpoint, BUFFER), _slots(checkpoint, HIDDEN)
         self._place = checkpoint.get(PLACE)
         self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
             _check_buffer(self._buffer, pl_module.energy.domain)
+            if self._hidden is not None and isinstance(energy := pl_module.energy, Bipartite):
+                _check_buffer(self._hidden, energy.units.domain(energy.num_hidden))
         if self._loaded is None:
             rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
 
@@ -202,21 +207,33 @@ def renew(checkpoint: dict[str, Any], number: int) -> None:
             state.copy_(generator.get_state())
 
 
-def _slots(checkpoint: dict[str, Any]) -> Tensor | None:
-    """The slots of all ranks, if there were any, which earlier versions did not pack.
+def _share(states: Tensor, trainer: pl.Trainer) -> Tensor:
+    """This rank's part of the states of all ranks."""
+    share = len(states) // trainer.world_size
+    return states[trainer.global_rank * share :][:share]
+
+
+def _small(hidden: Tensor | None) -> Tensor | None:
+    """Hidden units as bytes if they are bits."""
+    bits = hidden is not None and bool(((hidden == 0) | (hidden == 1)).all())
+    return hidden.to(torch.int8) if hidden is not None and bits else hidden
+
+
+def _slots(checkpoint: dict[str, Any], key: str) -> Tensor | None:
+    """The slots of all ranks, or their hidden units, if there were any, which earlier versions did not pack.
 
     Raises:
         UserError: they cannot be unpacked.
     """
-    if BUFFER not in checkpoint:
+    if key not in checkpoint:
         return None
     damaged = f"the checkpoint's replay buffer is damaged: {WHY}; take an earlier checkpoint"
     with explained(damaged, (AttributeError, KeyError, RuntimeError, TypeError, ValueError)):
-        return unpacked(checkpoint[BUFFER])
+        return unpacked(checkpoint[key])
 
 
 def _check_buffer(slots: Tensor, domain: Domain) -> None:
-    """Raises `UserError` unless the slots of a checkpoint, or their replicas, hold states of the domain."""
+    """Raises `UserError` unless a checkpoint's slots, their replicas or hidden units hold states of their domain."""
     states = slots if slots.is_floating_point() else slots.float()
     if states.dim() == 2 + len(domain.event_shape):
         states = states.flatten(0, 1)

@@ -72,5 +72,5 @@ class EMNIST(MNIST):
         images, labels = super()._read(train)
         return images.mT.contiguous(), labels - int(self.subset == "letters")  # numbered from 1 there
 
-    def read_by_torchvision(self, **options: Any) -> Any:
-        return super().read_by_torchvision(split=self.subset, **options)
+    def download_by_torchvision(self, **options: Any) -> None:
+        super().download_by_torchvision(split=self.subset, **options)

@@ -1,4 +1,4 @@
-"""MNIST, FashionMNIST and KMNIST, which torchvision reads and downloads."""
+"""MNIST, FashionMNIST and KMNIST, which torchvision downloads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from ebmlab.data.preprocessing import Binarize
 from ebmlab.datamodules.roots import data_root
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Binary, Real
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained, one_line
 from ebmlab.numerics.streams import stream
+from ebmlab.reading.idx import read_idx
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _TIMEOUT = 10.0  # seconds without an answer before a mirror counts as unreachable
@@ -94,7 +95,7 @@ class MNIST(TensorDataModule):
         made = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         try:
             with _socket_timeout(_TIMEOUT):
-                self.read_by_torchvision(train=missing[0] in self.files[:2], download=True)
+                self.download_by_torchvision(train=missing[0] in self.files[:2])
         except Exception as error:
             raise self._missing(missing, f"the download failed ({one_line(error)})") from error
         finally:
@@ -126,20 +127,21 @@ class MNIST(TensorDataModule):
     def _read(self, train: bool) -> tuple[Tensor, Tensor]:
         if missing := self._not_there():
             raise self._missing(missing, "prepare_data() would look for them")
-        try:
-            dataset = self.read_by_torchvision(train=train)
-        except Exception as error:
-            bad = self.files[:2] if train else self.files[2:]
-            raise UserError(
-                f"{type(self).__name__}: {' or '.join(bad)} in {self.folder} is damaged ({one_line(error)}); "
-                "delete both and they are fetched again, or put good ones there"
-            ) from error
-        return dataset.data.unsqueeze(1), dataset.targets
+        pair = self.files[:2] if train else self.files[2:]
+        damaged = (
+            f"{type(self).__name__}: {' or '.join(pair)} in {self.folder} is damaged ({WHY}); "
+            "delete both and they are fetched again, or put good ones there"
+        )
+        with explained(damaged, (OSError, ValueError)):
+            images, labels = read_idx(self.folder / pair[0], 3), read_idx(self.folder / pair[1], 1)
+            if len(images) != len(labels):
+                raise ValueError(f"{len(images)} images, but {len(labels)} labels")
+        return images.unsqueeze(1), labels.long()
 
-    def read_by_torchvision(self, **options: Any) -> Any:
-        import torchvision.datasets
+    def download_by_torchvision(self, **options: Any) -> None:
+        import torchvision.datasets  # here, because it takes longer to load than torch
 
-        return getattr(torchvision.datasets, type(self).__name__)(self.root, **options)
+        getattr(torchvision.datasets, type(self).__name__)(self.root, download=True, **options)
 
     def _not_there(self) -> list[str]:
         return [file for file in self.files if not (self.folder / file).is_file()]

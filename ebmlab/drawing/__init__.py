@@ -1,4 +1,4 @@
 """All pictures: tensors as PNG files, images in rows, matplotlib figures of samples, parameters and studies.
 
-Only `tiles` works without matplotlib. This file imports nothing, so that importing `tiles` does not load matplotlib.
+No module loads matplotlib before it draws with it, and `tiles` needs none. This file imports nothing.
 """

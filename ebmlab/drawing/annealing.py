@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
+from ebmlab.drawing.figures import new_figure
 from ebmlab.evaluation.log_z import LogZ
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FORWARD, BACKWARD = "#1f77b4", "#d62728"
 
@@ -36,7 +38,7 @@ def draw_likelihood(points: Sequence[Likelihood]) -> Figure:
 
     The band lies between what forward and backward chains say of the validation data.
     """
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    figure = new_figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots()
     steps, held_out, lower = ([getattr(p, name) for p in points] for name in ("step", "held_out", "lower"))
     axes.fill_between(steps, held_out, lower, color=FORWARD, alpha=0.2, linewidth=0)
@@ -60,7 +62,7 @@ def draw_annealing(found: LogZ) -> Figure:
     Args:
         found: of `log_z` or `ais`.
     """
-    figure = Figure(figsize=(10.0, 3.6), layout="constrained")
+    figure = new_figure(figsize=(10.0, 3.6), layout="constrained")
     weights, path = figure.subplots(1, 2)
     for result, name, colour in ((found, "forward", FORWARD), (found.backward, "backward", BACKWARD)):
         if result is not None:

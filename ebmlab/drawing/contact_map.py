@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
-from ebmlab.drawing.figures import DPI
+import numpy as np
+
+from ebmlab.drawing.figures import DPI, new_figure
 from ebmlab.evaluation.contacts import LONG_RANGE, ContactPrediction
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 HIT, MISS, THERE = "#1f77b4", "#d62728", "0.8"
 
@@ -22,7 +26,7 @@ def draw_contacts(found: ContactPrediction, title: str = "") -> Figure:
         found: scores and distances.
         title: of the figure.
     """
-    figure = Figure(figsize=(12.0, 5.8), dpi=DPI, layout="constrained")
+    figure = new_figure(figsize=(12.0, 5.8), dpi=DPI, layout="constrained")
     figure.suptitle(title)
     left, right = figure.subplots(1, 2)
     _draw_map(left, found)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
+from ebmlab.drawing.figures import new_figure
 from ebmlab.drawing.race_plots import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Point = tuple[int, float, bool]
 
@@ -23,7 +25,7 @@ def curves(metrics: Mapping[str, Mapping[str, Sequence[Point]]]) -> Figure:
     """
     columns = min(3, len(metrics))
     lines = math.ceil(len(metrics) / columns)
-    figure = Figure(figsize=(4.2 * columns, 3.2 * lines), layout="constrained")
+    figure = new_figure(figsize=(4.2 * columns, 3.2 * lines), layout="constrained")
     runs = list(dict.fromkeys(run for by_run in metrics.values() for run in by_run))
     for i, (metric, by_run) in enumerate(metrics.items()):
         axes = figure.add_subplot(lines, columns, i + 1, title=metric)
@@ -45,6 +47,8 @@ def curves(metrics: Mapping[str, Mapping[str, Sequence[Point]]]) -> Figure:
 
 def _dots(axes: Axes, by_run: Mapping[str, Sequence[Point]], colours: Sequence[str]) -> None:
     """A line for each run, the first on top, with a dot at its value; a cross if it is not to be trusted."""
+    from matplotlib.ticker import MaxNLocator  # here, because it loads matplotlib
+
     for place, (points, colour) in enumerate(zip(by_run.values(), colours, strict=True)):
         for _, value, trusted in points:
             if math.isfinite(value):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from ebmlab.drawing.figures import DPI
+from ebmlab.drawing.figures import DPI, new_figure
 from ebmlab.evaluation.families import SHOWN, FamilyComparison, correlation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NATURAL, HELD_OUT, SAMPLES = "#1f77b4", "#2ca02c", "#d62728"
 COLOURS = {"training": NATURAL, "held out": HELD_OUT, "samples": SAMPLES}
@@ -26,7 +30,7 @@ def draw_family(
         distances: shares of sites that differ from the nearest sequence of the training data, `(N,)`, by name.
         title: of the figure.
     """
-    figure = Figure(figsize=(13.0, 8.4), dpi=DPI, layout="constrained")
+    figure = new_figure(figsize=(13.0, 8.4), dpi=DPI, layout="constrained")
     figure.suptitle(title)
     panels = figure.subplots(2, 3)
     kinds = (

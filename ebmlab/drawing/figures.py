@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import io
 import math
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from ebmlab.drawing.tiles import MIN_WIDTH, enlarge, rgb
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 DPI = 100
+
+
+def new_figure(**settings: Any) -> Figure:
+    """A figure with matplotlib's settings, which loads matplotlib."""
+    from matplotlib.figure import Figure
+
+    return Figure(**settings)
 
 
 def figure_png(figure: Figure) -> bytes:
     """A figure as the bytes of a PNG file, at the figure's resolution."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # here, because it loads matplotlib
+
     FigureCanvasAgg(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=figure.dpi)
@@ -36,7 +47,7 @@ def panels(pictures: dict[str, Tensor], gap: int = 24, min_width: int = MIN_WIDT
     top = 34
     total_width = sum(p.shape[2] for p in large.values()) + gap * (len(large) + 1)
     total_height = max(p.shape[1] for p in large.values()) + gap + top
-    figure = Figure(
+    figure = new_figure(
         figsize=((total_width + 1e-6) / DPI, (total_height + 1e-6) / DPI), dpi=DPI
     )  # the canvas rounds down
     left = gap

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from torch import Tensor
 
-from ebmlab.drawing.figures import DPI
+from ebmlab.drawing.figures import DPI, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CELL = 1.6  # inches
 GAP = 0.4  # between the sides, and above them for their titles
@@ -23,10 +24,12 @@ def draw_graphs(sides: dict[str, Tensor]) -> Figure:
     Args:
         sides: adjacency matrices `(B, n, n)`, by title.
     """
+    from matplotlib.lines import Line2D  # here, because it loads matplotlib
+
     columns = math.ceil(math.sqrt(max(map(len, sides.values()))))
     rows = math.ceil(max(map(len, sides.values())) / columns)
     width, height = len(sides) * (columns * CELL + GAP) - GAP, rows * CELL + GAP
-    figure = Figure(figsize=(width, height), dpi=DPI)
+    figure = new_figure(figsize=(width, height), dpi=DPI)
     for k, (title, matrices) in enumerate(sides.items()):
         left = k * (columns * CELL + GAP)
         if k > 0:
@@ -42,6 +45,8 @@ def draw_graphs(sides: dict[str, Tensor]) -> Figure:
 
 def _draw(axes: Axes, matrix: np.ndarray, column: int, row: int) -> None:
     """Draws a graph, and its number of nodes above it, in the unit square of its column and row."""
+    from matplotlib.collections import LineCollection  # here, because it loads matplotlib
+
     nodes = np.flatnonzero(matrix.any(1))
     axes.text(column + 0.5, row + 0.07, f"{len(nodes) or 'no'} nodes", fontsize=8, ha="center", va="center")
     if len(nodes) == 0:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from ebmlab.drawing.figures import DPI
+from ebmlab.drawing.figures import DPI, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NUM_BINS = 72
 TAIL = 0.005  # share of each set that may lie beyond each end of the axis
@@ -33,7 +35,7 @@ def draw_histograms(values: dict[str, Tensor], label: str, title: str = "") -> F
     """
     sets = {name: x.detach().double().cpu() for name, x in values.items()}
     sets = {name: x[x.isfinite()] for name, x in sets.items() if x.isfinite().any()}
-    figure = Figure(figsize=(10.0, 4.2), dpi=DPI, layout="constrained")
+    figure = new_figure(figsize=(10.0, 4.2), dpi=DPI, layout="constrained")
     axes = figure.add_subplot()
     axes.set(xlabel=label, ylabel="relative frequency", title=title)
     if not sets:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from ebmlab.drawing.figures import DPI
+from ebmlab.drawing.figures import DPI, new_figure
 from ebmlab.sequences import Alphabet
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WIDTH = 80  # sites in a line
 SPAN = 0.98  # share of the scores within the range of colours
@@ -32,7 +35,9 @@ def draw_mutations(scores: Tensor, values: Tensor, numbers: Tensor, alphabet: Al
     limit = float(shown.abs().flatten().quantile(SPAN)) or 1.0
     lines = math.ceil(len(scores) / WIDTH)
     across = min(WIDTH, len(scores))
-    figure = Figure(figsize=(1.8 + 0.16 * across, 0.9 + lines * (0.7 + 0.16 * len(rows))), dpi=DPI, layout="compressed")
+    figure = new_figure(
+        figsize=(1.8 + 0.16 * across, 0.9 + lines * (0.7 + 0.16 * len(rows))), dpi=DPI, layout="compressed"
+    )
     figure.suptitle(title, fontsize=11)
     panels = figure.subplots(lines, 1, squeeze=False)[:, 0]
     for line, axes in enumerate(panels):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
-from ebmlab.drawing.figures import DPI
+from ebmlab.drawing.figures import DPI, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def draw_matrices(matrices: dict[str, Tensor]) -> Figure:
@@ -17,7 +21,7 @@ def draw_matrices(matrices: dict[str, Tensor]) -> Figure:
     first = next(iter(matrices.values()))
     limit = float(first.abs().max()) or 1.0
     height = min(10.0, max(4.6, len(first) / DPI + 0.8))
-    figure = Figure(figsize=(len(matrices) * height + 0.9, height), dpi=DPI, layout="compressed")
+    figure = new_figure(figsize=(len(matrices) * height + 0.9, height), dpi=DPI, layout="compressed")
     panels = figure.subplots(1, len(matrices), squeeze=False)[0]
     for axes, (title, matrix) in zip(panels, matrices.items(), strict=True):
         picture = axes.imshow(matrix.float().numpy(), cmap="bwr", vmin=-limit, vmax=limit)
@@ -34,7 +38,7 @@ def draw_log_variance(history: list[list[float]]) -> Figure:
         history: rows of step, mean, smallest and largest.
     """
     steps, mean, low, high = zip(*history, strict=True)
-    figure = Figure(figsize=(7, 4), dpi=DPI, layout="constrained")
+    figure = new_figure(figsize=(7, 4), dpi=DPI, layout="constrained")
     axes = figure.add_subplot()
     marker = "o" if len(steps) < 30 else None
     axes.fill_between(steps, low, high, alpha=0.2, label="smallest to largest")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from ebmlab.drawing.figures import DPI
+from ebmlab.drawing.figures import DPI, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHOWN = 0.95  # share of the mass whose density is within the range of colours
 
@@ -70,7 +72,7 @@ def draw_surfaces_and_points(
 def _surfaces(surfaces: list[Surface], extent: float, places: int) -> Figure:
     """The surfaces, and `places` empty axes to their right."""
     columns = len(surfaces) + places
-    figure = Figure(figsize=(4.45 * len(surfaces) + 4.1 * places, 4.4), dpi=DPI, layout="constrained")
+    figure = new_figure(figsize=(4.45 * len(surfaces) + 4.1 * places, 4.4), dpi=DPI, layout="constrained")
     row = figure.subplots(1, columns, sharex=True, sharey=True, squeeze=False)[0]
     for axes, (title, values, top, colours) in zip(row, surfaces, strict=False):
         window = (-extent, extent, -extent, extent)
@@ -83,7 +85,7 @@ def _surfaces(surfaces: list[Surface], extent: float, places: int) -> Figure:
 
 def draw_points(points: Tensor, extent: float) -> Figure:
     """Points `(N, 2)` alone, in the window from -extent to extent."""
-    figure = Figure(figsize=(6, 6), dpi=DPI, layout="constrained")
+    figure = new_figure(figsize=(6, 6), dpi=DPI, layout="constrained")
     axes = figure.add_subplot()
     axes.scatter(points[:, 0].numpy(), points[:, 1].numpy(), s=9, color="tab:red", linewidths=0, alpha=0.6)
     window = (-extent, extent)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from ebmlab.drawing.figures import figure_png, panels
+from ebmlab.drawing.figures import figure_png, new_figure, panels
 from ebmlab.drawing.picture_names import SWEEP, picture_name
 from ebmlab.io.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#e377c2", "#7f7f7f", "#bcbd22")
 LINES = ("-", "--", ":")
@@ -90,11 +91,10 @@ def _style(results: Sequence[Result]) -> Style:
 
 def _curves(results: Sequence[Result], label: str, target: str, log: bool, style: Style) -> Figure:
     """One measure against steps and against seconds."""
-    figure = Figure(figsize=(13, 4.8), dpi=100, layout="constrained")
+    figure = new_figure(figsize=(13, 4.8), dpi=100, layout="constrained")
     for axes, across in zip(figure.subplots(1, 2), ("steps", "seconds"), strict=True):
-        assert isinstance(axes, Axes)
         for r in results:
-            axes.plot(getattr(r, across), r.curves[label], label=r.sampler, linewidth=1.6, **style[r.sampler])  # type: ignore[arg-type]
+            axes.plot(getattr(r, across), r.curves[label], label=r.sampler, linewidth=1.6, **style[r.sampler])
         axes.set_xlabel({"steps": "steps", "seconds": "seconds of sampling"}[across])
         axes.set_ylabel(label)
         axes.set_xscale("log")
@@ -108,7 +108,7 @@ def _curves(results: Sequence[Result], label: str, target: str, log: bool, style
 
 def _sweep(results: Sequence[Result], label: str, log: bool, sweep: str) -> Figure:
     """The last value of a curve against a setting, one line for each target and kind of sampler."""
-    figure = Figure(figsize=(6, 4.5), dpi=100, layout="constrained")
+    figure = new_figure(figsize=(6, 4.5), dpi=100, layout="constrained")
     axes = figure.add_subplot()
     families = dict.fromkeys((r.target, r.sampler.split(" ")[0]) for r in results)
     for target, family in families:
@@ -134,7 +134,7 @@ def _bars(results: Sequence[Result], targets: list[str], style: Style) -> Figure
 
     Full colour is the ESS of the distance, light colour that of the energy. They differ if chains stay in their modes.
     """
-    figure = Figure(figsize=(12, max(2.2, 0.4 * len(style) + 1.0) * len(targets)), dpi=100, layout="constrained")
+    figure = new_figure(figsize=(12, max(2.2, 0.4 * len(style) + 1.0) * len(targets)), dpi=100, layout="constrained")
     grid = figure.subplots(len(targets), 2, squeeze=False)
     columns = (("ess_per_second", "ESS per second"), ("ess_per_10k_evaluations", "ESS per 10,000 evaluations"))
     for row, target in zip(grid, targets, strict=True):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
+from ebmlab.drawing.figures import new_figure
 from ebmlab.evaluation.replica_exchange import ExchangeReport
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHOWN = 300  # steps of the walks
 
@@ -18,7 +22,7 @@ def draw_exchange(report: ExchangeReport) -> Figure:
     Args:
         report: of `exchange_report`.
     """
-    figure = Figure(figsize=(12.0, 3.6), layout="constrained")
+    figure = new_figure(figsize=(12.0, 3.6), layout="constrained")
     rates, barrier, walks = figure.subplots(1, 3)
     places, last = report.places.numpy(), len(report.places) - 1
     rates.plot((places[1:] + places[:-1]) / 2, report.rejections.numpy(), "o-", color="#1f77b4")

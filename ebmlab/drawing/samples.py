@@ -5,6 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from ebmlab.data.interface import Graphs, Images, Points, Shown, Table
+from ebmlab.drawing.figures import figure_png
+from ebmlab.drawing.graph_panels import draw_graphs
+from ebmlab.drawing.plane import draw_points
+from ebmlab.drawing.table import draw_table
 from ebmlab.drawing.tiles import image_png, tile
 
 MAX_IMAGES = 400
@@ -21,11 +25,6 @@ def picture(shown: Shown | None) -> bytes | None:
     """
     if isinstance(shown, Images):
         return image_png(tile(shown.values[:MAX_IMAGES], fill=0.5))
-    from ebmlab.drawing.figures import figure_png  # here, because they load matplotlib, which images do not need
-    from ebmlab.drawing.graph_panels import draw_graphs
-    from ebmlab.drawing.plane import draw_points
-    from ebmlab.drawing.table import draw_table
-
     match shown:
         case Table():
             return figure_png(draw_table({"samples": shown}))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from ebmlab.drawing.figures import DPI
+from ebmlab.drawing.figures import DPI, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def draw_search(curve: Sequence[tuple[float, float]], values: Tensor, title: str, unit: str) -> Figure:
@@ -20,7 +22,9 @@ def draw_search(curve: Sequence[tuple[float, float]], values: Tensor, title: str
         title: of the figure.
         unit: what a value counts.
     """
-    figure = Figure(figsize=(8, 4), dpi=DPI, layout="constrained")
+    from matplotlib.ticker import MaxNLocator  # here, because it loads matplotlib
+
+    figure = new_figure(figsize=(8, 4), dpi=DPI, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
     seconds, best = zip(*curve, strict=True)
     left.step(seconds, best, where="post", color="C0")

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from ebmlab.drawing.figures import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _MARKS: dict[str, dict[str, Any]] = {
     "complete": {"marker": "o", "color": "#1f77b4", "s": 26},
@@ -44,9 +46,11 @@ def draw_sweep(trials: Sequence[Trial], objective: str, higher: bool, scales: Ma
         higher: whether higher scores are better.
         scales: the axis of each setting: "linear", "log" or "choices".
     """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter  # here, because it loads matplotlib
+
     columns = min(3, 1 + len(scales))
     lines = math.ceil((1 + len(scales)) / columns)
-    figure = Figure(figsize=(4.4 * columns, 3.4 * lines), layout="constrained")
+    figure = new_figure(figsize=(4.4 * columns, 3.4 * lines), layout="constrained")
     first = figure.add_subplot(lines, columns, 1)
     _scatter(first, trials, [trial.number for trial in trials])
     done = {trial.number: trial.value for trial in trials if trial.state == "complete" and trial.value is not None}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from ebmlab.data.interface import Table
-from ebmlab.drawing.figures import DPI
+from ebmlab.drawing.figures import DPI, new_figure
 from ebmlab.drawing.histograms import OTHERS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CELL = 2.0  # inches
 LARGEST = 6  # columns that are shown, the first ones
@@ -29,7 +33,7 @@ def draw_table(tables: dict[str, Table]) -> Figure:
     """
     first = next(iter(tables.values()))
     size = min(len(first.names), LARGEST)
-    figure = Figure(figsize=(size * CELL + 0.6, size * CELL + 0.6), dpi=DPI, layout="constrained")
+    figure = new_figure(figsize=(size * CELL + 0.6, size * CELL + 0.6), dpi=DPI, layout="constrained")
     grid = figure.subplots(size, size, squeeze=False)
     colours = dict(zip(tables, ("0.6", *OTHERS), strict=False)) if len(tables) > 1 else dict.fromkeys(tables, OTHERS[0])
     columns = {title: table.values.detach().double().cpu().T for title, table in tables.items()}

@@ -132,6 +132,9 @@ class Clamped(_Chosen):
         is_given.view(-1)[self.free] = False
         return lambda: Clamped(inner(), self.given, mask=is_given)
 
+    def check_law(self) -> None:
+        self.energy.check_law()
+
     def step_unit(self) -> Tensor | float:
         return self.energy.step_unit()
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from ebmlab.energies.energy import Energy
 from ebmlab.errors import UserError
 
 
-def require_one_law(energy: nn.Module) -> None:
+def require_one_law(energy: Energy) -> None:
     """Raises `UserError` if an energy depends on the other states of a batch, or on noise, so that it has no law.
 
     Batch normalisation in training mode does the former, dropout the latter. A network is in training mode until
-    `eval()` is called.
+    `eval()` is called. Some energies know more of when they have no law: `Energy.check_law`.
     """
+    energy.check_law()
     for name, layer in energy.named_modules():
         if isinstance(layer, _BatchNorm) and (layer.training or layer.running_mean is None):
             wrong = "mixes the states of a batch"

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.energies.accumulated import Accumulated
+from ebmlab.energies.hidden_units import HiddenUnits
 
 
 class WeightedSum:
@@ -41,6 +42,10 @@ class WeightedSum:
             value = self._energy(x) if hidden is None or joint is None else joint(x, hidden.detach().clone())
             self._sum.add((weight.to(value) * value).sum() if isinstance(weight, Tensor) else weight * value.sum())
 
+    def number(self) -> Tensor:
+        """The sum so far, a scalar without a gradient."""
+        return self.value().detach()
+
     def value(self) -> Tensor:
         """The sum so far, a scalar whose gradient with respect to the parameters is the sum of the gradients."""
         return self._sum.value()
@@ -53,11 +58,15 @@ class PairEnergy(Protocol):
     def W(self) -> Tensor:  # noqa: N802
         """Weights `(V, H)`."""
 
+    @property
+    def units(self) -> HiddenUnits:
+        """The kind of h."""
+
     def hidden_given_visible(self, v: Tensor) -> Tensor:
-        """Logits `(B, H)` of p(h_j = 1 | v)."""
+        """Inputs `(B, H)` of the hidden units."""
 
     def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
-        """The weighted sum of E(v, h), a scalar.
+        """The weighted sum of E(v, h) without the potential of h, a scalar.
 
         Args:
             count: sum of the weights.
@@ -79,7 +88,7 @@ class WeightedPairs(WeightedSum):
         visible, hidden = energy.W.shape
         self._v, self._v_squared, self._h = map(energy.W.new_zeros, (visible, visible, hidden))
         self._vh: Tensor | None = None  # made by the first product: filling zeros before would take as long as adding
-        self._count = 0.0
+        self._count, self._potential = 0.0, energy.W.new_zeros(())  # the latter has no gradient in the parameters
 
     @torch.no_grad()
     def add(
@@ -87,7 +96,7 @@ class WeightedPairs(WeightedSum):
     ) -> None:
         """Adds pairs of v `(B, V)` and h `(B, H)`; E[h | v] when None."""
         if hidden is None:
-            hidden = torch.sigmoid(self._pairs.hidden_given_visible(x) if inputs is None else inputs)
+            hidden = self._pairs.units.mean(self._pairs.hidden_given_visible(x) if inputs is None else inputs)
         x, h = x.to(self._v), hidden.to(self._v)  # mixed precision gives half precision here
         alpha, weighted_x, weighted_h = 1.0, x, h
         if isinstance(weight, Tensor):
@@ -98,6 +107,8 @@ class WeightedPairs(WeightedSum):
         self._v += v
         self._v_squared += (x * weighted_x).sum(0) * alpha
         self._h += weighted_h.sum(0) * alpha
+        potential = self._pairs.units.potential(h)
+        self._potential += (potential * weight).sum()
         first = self._vh is None
         self._vh = h.new_empty(self._pairs.W.shape) if self._vh is None else self._vh
         # autocast does not round in-place products
@@ -106,4 +117,4 @@ class WeightedPairs(WeightedSum):
 
     def value(self) -> Tensor:
         vh = self._v.new_zeros(self._pairs.W.shape) if self._vh is None else self._vh
-        return self._pairs.summed_energy(self._count, self._v, self._v_squared, self._h, vh)
+        return self._pairs.summed_energy(self._count, self._v, self._v_squared, self._h, vh) + self._potential

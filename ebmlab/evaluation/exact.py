@@ -108,7 +108,8 @@ def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
             yield -energy(x).double(), x
     else:
         raise UserError(
-            f"exact sums need a finite domain or a bipartite energy, {type(energy).__name__} lives on {energy.domain}"
+            f"exact sums need a finite domain or hidden units that are bits, and {type(energy).__name__} lives on "
+            f"{energy.domain}: take AIS"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
@@ -38,16 +39,19 @@ class BoltzmannLearning(Learner):
     holds the differences of both covariances about m. With P = (C + damping)^-1, couplings move along P D P, and fields
     along P (f - p) - (P D P) m. For a Gaussian law this is the natural gradient at the data's law. Without it a rate
     that the few directions shared by all sites allow is too small for the many others. D and P D P are set to 0 where
-    no coupling learns. The direction then climbs the likelihood on any graph, and vanishes at its maximum alone.
+    no coupling learns. The direction then climbs the likelihood on any graph, and vanishes at its maximum alone. The
+    gradient of `l2` belongs to D, so that the same holds of the penalised likelihood. Without a penalty couplings also
+    learn the noise of few sequences.
 
     Args:
         energy: the model.
         sampler: moves the chains.
         num_chains: chains, on all ranks together.
         num_steps: steps of each chain in a training step.
-        damping: see above; null takes the plain gradient.
+        damping: see above; at least the root of 2 `l2` is taken. null takes the plain gradient.
         pseudo_count: share of the uniform law that is mixed into the data's.
         l1: see `Learner`.
+        l2: factor of the sum of squared couplings, which is taken off the mean log-likelihood.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: see `Learner`.
@@ -85,6 +89,7 @@ class BoltzmannLearning(Learner):
         damping: float | None = 0.05,
         pseudo_count: float = 0.001,
         l1: float = 0.0,
+        l2: float = 0.0,
         optimizer: OptimizerCallable = SGD,
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
@@ -95,7 +100,7 @@ class BoltzmannLearning(Learner):
                 "use ContrastiveDivergence with start=ReplayBuffer(...)"
             )
         require_count("BoltzmannLearning", num_chains=num_chains)
-        require_factor("BoltzmannLearning", pseudo_count=pseudo_count)
+        require_factor("BoltzmannLearning", pseudo_count=pseudo_count, l2=l2)
         if damping is not None and not damping > 0:
             raise UserError(f"BoltzmannLearning: damping is {damping}, but must be positive, or null")
         super().__init__(
@@ -107,7 +112,7 @@ class BoltzmannLearning(Learner):
             lr_scheduler=lr_scheduler,
             lr_interval=lr_interval,
         )
-        self.num_chains, self.damping, self.pseudo_count = num_chains, damping, pseudo_count
+        self.num_chains, self.damping, self.pseudo_count, self.l2 = num_chains, damping, pseudo_count, l2
         self.start = ReplayBuffer(num_chains)
         self._preconditioner: HalfMatrix | None = None
 
@@ -136,7 +141,9 @@ class BoltzmannLearning(Learner):
         gap = self._coupling.flatten().dot(couplings.flatten()) + self._field.flatten().dot(fields.flatten())
         if self.log_is_due:
             self.log("train/energy_gap", gap, prog_bar=True, sync_dist=True)
-        if self.damping is not None:
+        if self.damping is None:
+            couplings.sub_(self._learnt(self._coupling), alpha=2 * self.l2)
+        else:
             del couplings
             return_freed_memory()
             couplings, fields = self._direction()
@@ -204,7 +211,7 @@ class BoltzmannLearning(Learner):
         del x
         if self.damping is not None:
             covariance = found.two.full().addr_(found.one, found.one, alpha=-1)
-            covariance.diagonal().add_(self.damping)
+            covariance.diagonal().add_(max(self.damping, math.sqrt(2 * self.l2)))  # the curvature of the penalty
             covariance = torch.linalg.cholesky(covariance)
             covariance = torch.cholesky_inverse(covariance)  # a name for each would keep both
             self._preconditioner = HalfMatrix.of(covariance, found.values)
@@ -218,10 +225,12 @@ class BoltzmannLearning(Learner):
         """The gradient f - p in couplings and fields; 0 where no coupling learns."""
         assert self.data_moments is not None and self.chain_moments is not None
         data, chains = self.data_moments, self.chain_moments
-        couplings = self._of_pairs(data.two, chains.two)
-        if self.learns is not None:
-            couplings.mul_(self.learns.to(couplings.device))
+        couplings = self._learnt(self._of_pairs(data.two, chains.two))
         return couplings, (data.one - chains.one).view_as(self._field)
+
+    def _learnt(self, couplings: Tensor) -> Tensor:
+        """Numbers of couplings, 0 where none learns."""
+        return couplings if self.learns is None else couplings * self.learns.to(couplings.device)
 
     def _direction(self) -> tuple[Tensor, Tensor]:
         """The preconditioned gradient in couplings and fields.
@@ -229,7 +238,7 @@ class BoltzmannLearning(Learner):
         D and P D P are made a few columns at a time, and half of P D P alone.
         """
         assert self.data_moments is not None and self.chain_moments is not None and self._preconditioner is not None
-        (mean, f, q), p, P = self.data_moments, self.chain_moments.two, self._preconditioner
+        (mean, f, q), p, P = self.data_moments, self._penalised(self.chain_moments.two), self._preconditioner
         one, learns = mean - self.chain_moments.one, self._learning()
         n, D = len(mean), HalfMatrix(len(mean), mean, q)
         for k, own in enumerate(f.slices()):
@@ -243,6 +252,15 @@ class BoltzmannLearning(Learner):
             _only_couplings(learns, block, rows, slice(rows.start, n), q)
         fields = P @ one.unsqueeze(1) - D @ mean.unsqueeze(1)
         return self._of_pairs(D), fields.view_as(self._field)
+
+    def _penalised(self, moments: HalfMatrix) -> HalfMatrix:
+        """Moments of the chains and the gradient of the penalty, 2 l2 J."""
+        if self.l2 == 0:
+            return moments
+        if isinstance(self.energy, Potts):
+            return moments.plus_pairs(self.energy.pairs, 2 * self.l2 * self._coupling)
+        i, j = torch.triu_indices(len(self._field), len(self._field), 1, device=self._field.device)
+        return moments.plus_pairs(torch.stack([i, j], 1), 2 * self.l2 * self._coupling[i, j].view(-1, 1, 1))
 
     def _of_pairs(self, matrix: HalfMatrix, minus: HalfMatrix | None = None) -> Tensor:
         """Entries between sites, of one matrix or of a difference, as the parameter of the couplings holds them."""

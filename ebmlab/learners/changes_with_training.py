@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
 
 from torch import Tensor
 
@@ -10,10 +10,14 @@ from ebmlab.energies import Energy
 from ebmlab.samplers import Sampler
 
 
-@runtime_checkable
-class ChangesWithTraining(Protocol):
-    """A sampler whose settings depend on the training iteration."""
+class ChangesWithTraining(ABC):
+    """A sampler whose settings depend on the training iteration: any class with this method is one."""
 
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        return hasattr(kind, "at_iteration")
+
+    @abstractmethod
     def at_iteration(self, energy: Energy, x: Tensor, iteration: int, num_steps: int) -> tuple[Sampler, Tensor, int]:
         """The sampler of the negative chains in a training iteration.
 
@@ -26,4 +30,3 @@ class ChangesWithTraining(Protocol):
         Returns:
             The sampler, the states that it starts from, and its number of steps.
         """
-        ...

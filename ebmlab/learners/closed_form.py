@@ -59,6 +59,9 @@ def mean_field_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo
 def tap_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.1) -> None:
     """Sets an `Ising` energy to the estimate of Thouless, Anderson and Palmer.
 
+    It is for two values alone: with more, the second-order equations of a pair join all its couplings, and have no
+    closed form.
+
     With C the covariance matrix, J_ij solves (C^-1)_ij = -J_ij - 2 J_ij^2 m_i m_j. Of both roots it is the one that
     becomes the mean-field coupling where m is 0. Where there is no real root, it is the mean-field coupling. Fields are
     h_i = atanh m_i - sum_j J_ij m_j + m_i sum_j J_ij^2 (1 - m_j^2) (Roudi, Tyrcha & Hertz 2009, Eq. 8 to 10).

@@ -19,11 +19,11 @@ from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.compiled_chains import check_compilation
 from ebmlab.learners.fitting_data import weighted_mean
-from ebmlab.learners.hidden_of_chains import hidden_of_data, hidden_of_state
+from ebmlab.learners.hidden_of_chains import hidden_at_start, hidden_of_data, hidden_of_state, keep_hidden
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
-from ebmlab.samplers import Info, Sampler, State
+from ebmlab.samplers import Info, Leg, Sampler, State
 from ebmlab.samplers.initial_states import FromNoise, Start
 from ebmlab.samplers.schedules import scaled_steps
 from ebmlab.settings import require_choice, require_factor
@@ -164,26 +164,26 @@ class ContrastiveDivergence(Learner):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x, weights = self.states(batch), self.weights(batch)
+        n = len(x)
         if self.data_noise:
             x = x + self.data_noise * torch.randn_like(x)
         contrast = self.energy.weighted_sum()
-        with fast_products(self.energy, len(x)):
-            share = 1 / len(x) if weights is None else weights / len(x)
+        with fast_products(self.energy, n), scaled_steps(self.sampler, self.step_factor):
+            share = 1 / n if weights is None else weights / n
             contrast.add(x, *hidden_of_data(self.energy, x, density=self.density), weight=share)
-        data_energy = contrast.value().detach()
-        with fast_products(self.energy, len(x)), scaled_steps(self.sampler, self.step_factor):
-            starts = self.start.draw(self.energy, len(x), x)
+            data_energy = contrast.number()
+            starts = self.start.draw(self.energy, n, x)
             if self.compile_chains and x.is_cuda:
                 info, y, negative = self._replayed_negatives(starts)
                 difference = contrast.value() + negative
             else:
                 info, y = self._subtract_negatives(contrast, starts)
                 difference = contrast.value()
-            regularizer = self._regularizer(x, y)
+            penalty = self.penalty() + self._regularizer(x, y)
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
             self._log_chains(info, x, y, weights)
-        return difference + (self.penalty() + regularizer)
+        return difference + penalty if isinstance(penalty, Tensor) else difference
 
     def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
         """Subtracts the mean energy of the states of chains from x after burn-in.
@@ -200,12 +200,21 @@ class ContrastiveDivergence(Learner):
             state = State(x=run_compiled(kernel, self.energy, x, num_steps, "compile_chains").x)
             contrast.add(state.x, weight=-1 / len(x))
         else:
-            state, total = self._walk(contrast, sampler, x, num_steps, logs)
+            leg = hidden_at_start(sampler, self.start)
+            state, total = self._walk(contrast, sampler, x, num_steps, report=logs, leg=leg)
         self.start.put_back(state.kept)
+        keep_hidden(self.start, state)
         return total, state.x
 
     def _walk(
-        self, contrast: WeightedSum, sampler: Sampler, x: Tensor, num_steps: int, report: bool
+        self,
+        contrast: WeightedSum,
+        sampler: Sampler,
+        x: Tensor,
+        num_steps: int,
+        *,
+        report: bool,
+        leg: Leg | None = None,
     ) -> tuple[State, Info | None]:
         """Runs chains from x, and subtracts the mean energy of their states after burn-in.
 
@@ -213,7 +222,7 @@ class ContrastiveDivergence(Learner):
             The last state; the mean `Info` if there shall be a report, else None.
         """
         used, total = min(self.num_steps - self.burn_in, num_steps), None
-        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps)):
+        for k, (state, info) in enumerate(sampler.chain(self.energy, x, num_steps, leg)):
             if report:
                 total = info if total is None else total + info
             if k >= num_steps - used:

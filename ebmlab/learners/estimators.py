@@ -14,8 +14,9 @@ from ebmlab.energies.accumulated import Accumulated
 from ebmlab.energies.energy import Around
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
+from ebmlab.learners.neighbours import estimated_falls, number_of_neighbours, rises
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
-from ebmlab.learners.perturbations import minus_flipped, perturbed
+from ebmlab.learners.perturbations import perturbed
 from ebmlab.numerics.noise import uniform, uniform_numbers, wide
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
@@ -50,6 +51,9 @@ class Estimator(Recorded):
 class Exact(Estimator):
     """The sum over all one-flip neighbours: exact ratio matching (Liu et al. 2023, Eq. 2 and 3).
 
+    Where a coordinate has q values, a state has q - 1 neighbours there. The bounded form compares each with x by their
+    own ratio, so that its minimum is still at the law of the data.
+
     Its time grows with the number of neighbours; its memory does not.
 
     Args:
@@ -61,6 +65,8 @@ class Exact(Estimator):
         >>> Exact().loss(ising, ising.random(4))  # E is 0: 9 neighbours with sigmoid(0)^2 each
         tensor(2.2500, grad_fn=<_KnownBackward>)
     """
+
+    domains = (Finite,)
 
     def __init__(self, objective: Form = "bounded") -> None:
         self.objective = make_objective(objective)
@@ -84,6 +90,8 @@ class UniformSubset(Estimator):
         >>> float(UniformSubset(num_samples=3).loss(ising, ising.random(4)).detach())
         2.25
     """
+
+    domains = (Finite,)
 
     def __init__(self, num_samples: int = 10, objective: Form = "bounded") -> None:
         require_count("UniformSubset", num_samples=num_samples)
@@ -121,6 +129,8 @@ class GradientGuided(Estimator):
         2.25
     """
 
+    domains = (Finite,)
+
     def __init__(self, num_samples: int = 10, advanced: bool = False, *, objective: Form = "bounded") -> None:
         require_count("GradientGuided", num_samples=num_samples)
         self.num_samples = num_samples
@@ -136,10 +146,9 @@ class GradientGuided(Estimator):
             return _mean_of_sums(energy, x, around, self.objective, index, weights)
 
     def proposal(self, energy: Energy, x: Tensor, grad: Tensor) -> Tensor:
-        """n(i), `(B, d)`, from x and dE/dx `(B, *event)`."""
+        """n(i) of all K neighbours, `(B, K)`, from x and dE/dx `(B, *event)`; for bits K is their number."""
         assert isinstance(energy.domain, Finite)
-        rise = minus_flipped(energy.domain, x).mul_(grad).flatten(1)
-        return wide(self.objective.log(rise)).softmax(1)
+        return wide(self.objective.log(estimated_falls(energy.domain, x, grad))).softmax(1)
 
 
 class EnergyDiscrepancy(Estimator):
@@ -221,7 +230,7 @@ def _mean_of_sums(
     width = max(1, ROWS // len(x))
     for begin in range(0, index.shape[1], width):
         columns = slice(begin, begin + width)
-        terms = objective(-energy.flip_differences(x, index[:, columns], total.shared))
+        terms = objective(-rises(energy, x, index[:, columns], total.shared))
         total.add((terms if weights is None else weights[:, columns] * terms).sum() / len(x))
     return total.value()
 
@@ -246,4 +255,4 @@ def _draw(probabilities: Tensor, k: int) -> Tensor:
 
 def _size(energy: Energy) -> int:
     assert isinstance(energy.domain, Finite)
-    return energy.domain.size
+    return number_of_neighbours(energy.domain)

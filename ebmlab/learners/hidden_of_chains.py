@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Bipartite, Energy
-from ebmlab.samplers import BipartiteState, State
+from ebmlab.samplers import BipartiteState, BlockGibbs, Leg, Sampler, State
+from ebmlab.samplers.block_gibbs import BlockGibbsState, Drawn
+from ebmlab.samplers.initial_states import Start
 
 Hidden = tuple[Tensor | None, Tensor | None]
 """Hidden units `(B, H)` and their inputs `(B, H)`; None where they are not known."""
@@ -32,3 +34,16 @@ def hidden_of_state(energy: Energy, state: State, *, density: str) -> Hidden:
     if density == "marginal":
         return units.mean(state.logits), state.logits
     return units.sample(state.logits) if state.hidden is None else state.hidden, state.logits
+
+
+def hidden_at_start(sampler: Sampler, start: Start) -> Leg | None:
+    """Where chains of block Gibbs go on: at the hidden units that the last training step drew, if they were kept."""
+    hidden = start.hidden() if type(sampler) is BlockGibbs else None
+    return None if hidden is None else Leg(known=Drawn(hidden))
+
+
+@torch.no_grad()
+def keep_hidden(start: Start, state: State) -> None:
+    """Keeps the hidden units of chains of block Gibbs, which saves the next training step a product with W."""
+    if isinstance(state, BlockGibbsState) and state.hidden is not None:
+        start.keep_hidden(state.hidden)

@@ -24,6 +24,7 @@ from ebmlab.io.plain import require_finite
 from ebmlab.learners.compiled_energy import uncompiled
 from ebmlab.learners.fitting_data import check_domain, refuse_weights, weighted_mean
 from ebmlab.learners.monitored_metrics import monitors_training
+from ebmlab.learners.one_pass import in_one_pass
 from ebmlab.learners.optimizer_check import try_optimizer
 from ebmlab.learners.rebuilt import Rebuilt
 from ebmlab.learners.resumed_optimizer import Groups, check_settings, continued, settings_of
@@ -109,6 +110,13 @@ class Learner(Rebuilt, Draws):
         sampler.check(energy)
         require_count(type(self).__name__, num_steps=num_steps)
         require_choice(type(self).__name__, ("epoch", "step"), lr_interval=lr_interval)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute. Lightning writes this one 40 times a step, and torch would look for parameters in it."""
+        if name == "_current_fx_name":
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """The loss of a batch of data `(B, *event)`, a scalar."""
@@ -227,7 +235,7 @@ class Learner(Rebuilt, Draws):
     def configure_optimizers(self) -> Any:
         try_optimizer(self._make_optimizer, self._make_lr_scheduler, self.parameters())
         with explained(f"optimizer or lr_scheduler: {WHY}", ValueError):
-            optimizer = self._make_optimizer(self.parameters())
+            optimizer = in_one_pass(self._make_optimizer(self.parameters()))
             scheduler = self._make_lr_scheduler(optimizer) if self._make_lr_scheduler else None
         self._settings = settings_of(optimizer)
         for group in self._settings:

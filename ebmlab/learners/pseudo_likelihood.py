@@ -12,23 +12,33 @@ from torch.nn.functional import softplus
 
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy, Ising, Potts
-from ebmlab.energies.pairwise.conditionals import log_conditionals
+from ebmlab.energies.pairwise.conditionals import felt, log_conditionals
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.learners.sample_loss import SampleLoss
 from ebmlab.samplers import GibbsSweep, Sampler
-from ebmlab.settings import require_choice, require_factor
+from ebmlab.settings import require_choice, require_count, require_factor
 
 ADAM: OptimizerCallable = partial(torch.optim.Adam, lr=1e-2)
 
 
-def pseudo_log_likelihood(energy: Energy, x: Tensor) -> Tensor:
-    """The sum over i of log p(x_i | all others), `(B,)`, of states `(B, *event)` of a finite domain."""
-    if isinstance(energy.domain, Binary | Spin):
-        return -softplus(-energy.flip_differences(x)).sum(1)
+def pseudo_log_likelihood(energy: Energy, x: Tensor, *, sites: Tensor | None = None) -> Tensor:
+    """The sum over i of log p(x_i | all others), `(B,)`, of states `(B, *event)` of a finite domain.
+
+    Args:
+        energy: the model.
+        x: the states.
+        sites: the coordinates i, numbered in the flattened domain shape, each once, `(k,)`; all when None.
+    """
+    if isinstance(energy, Ising) and type(energy).forward is Ising.forward:
+        own = x if sites is None else x[:, sites]
+        return -softplus(-2 * own * energy.local_field(x, sites)).sum(1)
     if isinstance(energy, Potts) and type(energy).forward is Potts.forward and not x.requires_grad:
-        return energy.log_conditionals(x)
-    return -(-energy.value_differences(x)).logsumexp(-1).sum(1)
+        return energy.log_conditionals(x, sites)
+    index = None if sites is None else sites.expand(len(x), -1)
+    if isinstance(energy.domain, Binary | Spin):
+        return -softplus(-energy.flip_differences(x, index)).sum(1)
+    return -(-energy.value_differences(x, index)).logsumexp(-1).sum(1)
 
 
 class PseudoLikelihood(SampleLoss):
@@ -50,12 +60,16 @@ class PseudoLikelihood(SampleLoss):
         l1: factor of the sum of absolute couplings. In the asymmetric form both couplings of a pair count, by half.
         l2: factor of the sum of squared couplings, likewise.
         l2_field: factor of the sum of squared fields.
-        optimizer: makes the optimizer from the parameters. `torch.optim.LBFGS` needs all data in one batch.
+        sites_per_step: k coordinates, drawn anew at each training step, in place of all D. The loss is D / k times
+            their sum, which has the same mean. Time and memory of the conditionals fall to k / D; those of penalties
+            and of the optimizer stay.
+        optimizer: makes the optimizer from the parameters. `torch.optim.LBFGS` needs all data in one batch, and all
+            coordinates.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: see `Learner`.
 
     Raises:
-        UserError: the energy has no finite domain, or the form does not suit it.
+        UserError: the energy has no finite domain, the form does not suit it, or there are not so many coordinates.
 
     Example:
         >>> from ebmlab.energies import Potts
@@ -77,6 +91,7 @@ class PseudoLikelihood(SampleLoss):
         l1: float = 0.0,
         l2: float = 0.0,
         l2_field: float = 0.0,
+        sites_per_step: int | None = None,
         optimizer: OptimizerCallable = ADAM,
         lr_scheduler: LRSchedulerCallable | None = None,
         lr_interval: Interval = "epoch",
@@ -84,8 +99,15 @@ class PseudoLikelihood(SampleLoss):
         super().__init__(energy, sampler or GibbsSweep(), num_steps, l1, optimizer, lr_scheduler, lr_interval)
         require_factor("PseudoLikelihood", l2=l2, l2_field=l2_field)
         require_choice("PseudoLikelihood", ("symmetric", "asymmetric"), form=form)
-        self.form, self.l2, self.l2_field = form, l2, l2_field
+        self.form, self.l2, self.l2_field, self.sites_per_step = form, l2, l2_field, sites_per_step
         energy = self.energy
+        if sites_per_step is not None:
+            require_count("PseudoLikelihood", sites_per_step=sites_per_step)
+            if sites_per_step > energy.domain.size:
+                raise UserError(
+                    f"PseudoLikelihood: sites_per_step is {sites_per_step}, but {type(energy).__name__} has "
+                    f"{energy.domain.size} coordinates"
+                )
         paired = isinstance(energy, Potts) or (isinstance(energy, Ising) and energy.learn)
         if l2_field and not paired:
             raise UserError("PseudoLikelihood: l2_field needs a Potts or Ising energy that learns: set it to 0")
@@ -99,7 +121,22 @@ class PseudoLikelihood(SampleLoss):
             self.fields = nn.Parameter(energy.field.detach().clone())
 
     def losses(self, x: Tensor) -> Tensor:
-        return -(pseudo_log_likelihood(self.energy, x) if self.form == "symmetric" else self._regressed(x))
+        sites, share = None, 1.0
+        if self.sites_per_step is not None:
+            sites = torch.randperm(self.energy.domain.size, device=x.device)[: self.sites_per_step]
+            share = len(sites) / self.energy.domain.size
+        if self.form == "symmetric":
+            return -pseudo_log_likelihood(self.energy, x, sites=sites) / share
+        return -self._regressed(x, sites) / share
+
+    def configure_optimizers(self) -> Any:
+        optimizers, schedules = super().configure_optimizers()
+        if self.sites_per_step is not None and isinstance(optimizers[0], torch.optim.LBFGS):
+            raise UserError(
+                "PseudoLikelihood: LBFGS needs the same loss at each call, and sites_per_step draws other coordinates: "
+                "set sites_per_step to null, or take Adam"
+            )
+        return optimizers, schedules
 
     def on_train_batch_end(self, *_: Any) -> None:
         """In the asymmetric form, gives the energy what the regressions have found."""
@@ -149,23 +186,20 @@ class PseudoLikelihood(SampleLoss):
             return [(self.energy.coupling, 0.5)]  # symmetric: each pair is there twice
         return [(p, 1.0) for p in self.energy.parameters() if p.dim() > 1]
 
-    def _regressed(self, x: Tensor) -> Tensor:
+    def _regressed(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
         """As `pseudo_log_likelihood`, each site with couplings of its own, `(B,)`."""
         here, there = self.regressions
+        fields = self.fields if sites is None else self.fields[sites]
         if isinstance(self.energy, Potts):
-            return log_conditionals(_felt(self.fields, self.energy.pairs, here, there), self.fields, x)
-        local = x @ (here.triu(1) + there.triu(1).T).T + self.fields
-        return -softplus(-2 * x * local).sum(1)
+            matrix = felt(len(self.fields), self.energy.pairs, here=here, there=there, sites=sites)
+            return log_conditionals(matrix, fields, x, sites=sites)
+        own, rows = x, here.triu(1) + there.triu(1).T
+        if sites is not None:
+            own, rows = x[:, sites], rows[sites]
+        return -softplus(-2 * own * (x @ rows.T + fields)).sum(1)
 
 
 def _both_orders(energy: Potts | Ising) -> Tensor:
     """The couplings twice, `(2, ...)`: those of the regression of the smaller site of a pair, and of the larger."""
     held = energy.coupling if isinstance(energy, Potts) else energy.coupling.triu(1)
     return held.detach().expand(2, *held.shape).clone()
-
-
-def _felt(field: Tensor, pairs: Tensor, here: Tensor, there: Tensor) -> Tensor:
-    """The matrix of `log_conditionals`, if i < j feels `here` `(P, q, q)`, and j feels `there`."""
-    (d, q), (i, j) = field.shape, pairs.T
-    blocks = here.new_zeros(d, d, q, q).index_put((i, j), here).index_put((j, i), there.mT)
-    return blocks.permute(1, 3, 0, 2).reshape(d * q, d * q)

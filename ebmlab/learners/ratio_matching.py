@@ -18,7 +18,8 @@ class RatioMatching(SampleLoss):
     """Fits an energy by comparing data with nearby states, without chains in training.
 
     It suits data whose one-flip neighbours are unlikely: codes and graphs, not images. `EnergyDiscrepancy` takes states
-    of any domain, such as rows of mixed tables; the other estimators take bits and spins.
+    of any domain, such as rows of mixed tables; the other estimators take finite domains. On more than two values each
+    other value of a coordinate makes a neighbour.
 
     Args:
         energy: the model, on a domain that the estimator takes.
@@ -61,8 +62,8 @@ class RatioMatching(SampleLoss):
         estimator = estimator or GradientGuided()
         if not isinstance(energy.domain, estimator.domains):
             raise UserError(
-                f"{type(estimator).__name__} flips bits or spins, but {type(energy).__name__} lives on "
-                f"{energy.domain}: take an energy on a Binary or Spin domain, or EnergyDiscrepancy"
+                f"RatioMatching: the estimator {type(estimator).__name__} compares states of finite domains, but "
+                f"{type(energy).__name__} lives on {energy.domain}: set estimator to EnergyDiscrepancy"
             )
         super().__init__(energy, sampler, num_steps, l1, optimizer, lr_scheduler, lr_interval)
         self.estimator = estimator

@@ -59,6 +59,7 @@ class ReplayBuffer(Start):
         self.mean: Tensor | None = None
         self._slots: Tensor | None = None
         self._index: Tensor | slice | None = None
+        self._hidden: Tensor | None = None
 
     def check(self, domain: Domain, num_chains: int) -> None:
         self._check_size(self._share(), num_chains)
@@ -71,6 +72,8 @@ class ReplayBuffer(Start):
             raise UserError("ReplayBuffer keeps the chains of training, but there are no data here: use FromNoise")
         slots = self._filled(data, energy.domain)
         self._check_size(len(slots), n)
+        if n < len(slots) or self.reinitialize:
+            self._hidden = None
         if n < len(slots):
             self._index = torch.randperm(len(slots), device=data.device)[:n]
             old = slots.index_select(0, self._index).to(data.dtype)
@@ -96,7 +99,8 @@ class ReplayBuffer(Start):
             sizes = [len(part) for part in torch.split(torch.arange(self._share()), at_once)]
             small = _smallest(energy.domain, data.dtype)
             self._slots = torch.cat([self._fresh(data, energy.domain, n).to(small) for n in sizes])
-        slots = self._slots = self._slots.to(data.device)
+        slots, self._hidden = self._slots.to(data.device), None
+        self._slots = slots
         self._check_size(len(slots), self._share())
         for part in torch.split(slots, at_once):
             part.copy_(step(self._renewed(part.to(data.dtype, copy=True), energy.domain, data)))
@@ -115,9 +119,22 @@ class ReplayBuffer(Start):
     @torch.no_grad()
     def put_back(self, x: Tensor) -> None:
         assert self._slots is not None and self._index is not None
+        self._hidden = None
         if x.dim() > self._slots.dim():
             self._slots = self._slots.unsqueeze(1).expand(-1, *x.shape[1:]).clone()
         self._slots[self._index] = x if isinstance(self._index, slice) else x.to(self._slots.dtype)
+
+    def hidden(self) -> Tensor | None:
+        """Hidden units of all slots, `(size / ranks, H)`: where every step moves all chains, they stay for the next."""
+        return self._hidden
+
+    def keep_hidden(self, h: Tensor) -> None:
+        if isinstance(self._index, slice) and not self.reinitialize:
+            self._hidden = h
+
+    def restore_hidden(self, h: Tensor) -> None:
+        """Takes the hidden units of all slots from a checkpoint, `(size / ranks, H)`."""
+        self._hidden = h
 
     @property
     def slots(self) -> Tensor | None:
@@ -129,7 +146,7 @@ class ReplayBuffer(Start):
 
     @slots.setter
     def slots(self, states: Tensor | None) -> None:
-        self._slots, self._index = states, None
+        self._slots, self._index, self._hidden = states, None, None
 
     def fill(self, draw: Callable[[int], Tensor], domain: Domain) -> None:
         """Fills this rank's slots with states that `draw(n)` gives, `(n, *event)`."""

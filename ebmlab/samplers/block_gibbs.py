@@ -39,9 +39,18 @@ class BlockGibbsState(BipartiteState):
     hidden = property(_read, _keep)  # replaces the field of the base class, which `__init__` still sets
 
 
+@dataclass
+class Drawn(PerChain):
+    """Hidden units `(B, H)` that an earlier step has drawn at x: the chain goes on from them."""
+
+    hidden: Tensor
+
+
 def start(energy: Energy, x: Tensor, settings: Sequence[Number], known: PerChain | None = None) -> BlockGibbsState:
-    """The inputs of the hidden units, of bits the logits."""
+    """The inputs of the hidden units, of bits the logits; none where the hidden units are drawn already."""
     energy = cast(Bipartite, energy)
+    if isinstance(known, Drawn):
+        return BlockGibbsState(x=x, hidden=known.hidden, units=energy.units)
     logits, known = energy.hidden_logits(x, known)
     return BlockGibbsState(x=x, logits=logits, known=known, units=energy.units)
 

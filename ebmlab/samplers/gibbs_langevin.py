@@ -12,7 +12,6 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Bipartite, BipartiteBridge, Energy, Gaussian, PerChain
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import bernoulli
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import check_settings
@@ -84,7 +83,7 @@ def start(
     """H ~ p(h | x), and the law of v after inner steps of alpha_0 times the factors, if no step before has made it."""
     (alpha,), energy = settings, cast(Bipartite, energy)
     logits, known = energy.hidden_logits(x, known)
-    hidden = bernoulli(logits / temperature if temperature != 1.0 else logits)
+    hidden = energy.units.sample(logits / temperature if temperature != 1.0 else logits)
     mean, variance = energy.visible_given_hidden(hidden)
     if law is None:
         law = inner_law(alpha * variance.mean() * factors.to(variance), variance, noise_temperature)
@@ -130,7 +129,8 @@ class GibbsLangevin(Sampler):
             stable while alpha_0 stays below twice the smallest variance.
         num_inner_steps: K; their sizes follow a cosine (Eq. 22).
         adjust_from: from this step on (0 is the first), accept by Metropolis (Eq. 12); None never adjusts.
-        temperature: T; the target is the tempered joint law exp(-E(v, h) / T). `Langevin` tempers the marginal law.
+        temperature: T; the target is the tempered joint law exp(-E(v, h) / T), of hidden bits alone. `Langevin` tempers
+            the marginal law.
         noise_temperature: that of the noise in v alone, T by default. The authors' program divides gradients by the
             batch size and leaves the noise. Its step of 20 at a batch of 512 is a `step_size` of 20 / 512 with a
             `noise_temperature` of 512. Its chains follow no law that is known, and cannot be adjusted.
@@ -186,6 +186,11 @@ class GibbsLangevin(Sampler):
             raise UserError(
                 f"GibbsLangevin needs Gaussian visible units with variances (GRBM), not a {type(energy).__name__}; "
                 "BlockGibbs samples any bipartite energy"
+            )
+        if self.temperature != 1.0 and not energy.has_bits:
+            raise UserError(
+                f"GibbsLangevin: a temperature of {self.temperature} needs hidden units that are bits, but those of "
+                "this GRBM are not: set temperature to 1"
             )
         if bridged and isinstance(energy.base, Gaussian):
             raise UserError(

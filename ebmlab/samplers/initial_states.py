@@ -52,6 +52,13 @@ class Start(Recorded):
             x: `(B, *event)`, or `(B, K, *event)` with the K replicas of each chain.
         """
 
+    def hidden(self) -> Tensor | None:
+        """Hidden units `(n, H)` at the states that `draw` gave, where block Gibbs goes on; None draws them anew."""
+        return None
+
+    def keep_hidden(self, h: Tensor) -> None:
+        """Receives hidden units `(B, H)` drawn at the states that were just put back."""
+
 
 class FromData(Start):
     """Chains start at the data, as in plain contrastive divergence (Hinton, 2002).

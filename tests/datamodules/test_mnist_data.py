@@ -84,10 +84,10 @@ def test_no_network_is_one_helpful_line(
 @pytest.mark.parametrize("file", range(4))
 def test_the_half_that_lacks_a_file_is_downloaded(file: int, mnist_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(MNIST, "read_by_torchvision", lambda self, **options: asked.append(options))
+    monkeypatch.setattr(MNIST, "download_by_torchvision", lambda self, **options: asked.append(options))
     (mnist_root / "MNIST" / "raw" / FILES[file]).unlink()
     MNIST(root=str(mnist_root)).prepare_data()
-    assert asked == [{"train": file < 2, "download": True}]
+    assert asked == [{"train": file < 2}]
 
 
 def test_missing_files_are_named_without_download(mnist_root: Path, no_network: list[float | None]) -> None:
@@ -107,6 +107,12 @@ def test_damaged_files_are_named(mnist_root: Path, file: str, damage: bytes | st
     with pytest.raises(UserError, match=f"{file}.*is damaged") as caught:
         MNIST(root=str(mnist_root), num_val=12).setup("fit")
     assert "\n" not in str(caught.value)
+
+
+def test_as_many_labels_as_images(mnist_root: Path, idx_writer: Callable[[Path, torch.Tensor], None]) -> None:
+    idx_writer(mnist_root / "MNIST" / "raw" / FILES[1], torch.zeros(59, dtype=torch.uint8))
+    with pytest.raises(UserError, match=r"is damaged \(60 images, but 59 labels\); delete both"):
+        MNIST(root=str(mnist_root), num_val=12).setup("fit")
 
 
 def test_wrong_image_size_is_named(mnist_root: Path, idx_writer: Callable[[Path, torch.Tensor], None]) -> None:

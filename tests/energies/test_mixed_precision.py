@@ -97,6 +97,7 @@ def potts() -> ScalarPotts:
 CLOSED: dict[str, Callable[[], Energy]] = {
     "RBM": rbm,
     "GRBM": lambda: filled(GRBM(7, 4)),
+    "GRBM, rectified": lambda: filled(GRBM(7, 4, hidden="rectified")),
     "CategoricalRBM": lambda: filled(CategoricalRBM(5, 3, num_hidden=4)),
     "Ising": lambda: Ising.barabasi_albert(9, 2, coupling=0.37, field=0.123),
     "Ising, sparse": lambda: Ising.lattice(20, 0.37, field=0.123),

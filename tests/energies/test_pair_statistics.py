@@ -70,6 +70,7 @@ ENERGIES = {
     "CategoricalRBM": lambda: CategoricalRBM(D, Q, num_hidden=3),
     "RBM": lambda: RBM(D, 3),
     "GRBM": lambda: GRBM(D, 3),
+    "GRBM, rectified": lambda: GRBM(D, 3, hidden="rectified"),
 }
 
 

@@ -85,18 +85,21 @@ def gradients(learner: BoltzmannLearning) -> list[Tensor]:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("name", ENERGIES)
-def test_the_plain_gradient_is_that_of_weighted_energies(name: str) -> None:
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+def test_the_plain_gradient_is_that_of_weighted_energies(name: str, l2: float) -> None:
     energy = ENERGIES[name]()
-    learner, x, weights, y = prepared(energy, damping=None, pseudo_count=0.0)
+    learner, x, weights, y = prepared(energy, damping=None, pseudo_count=0.0, l2=l2)
     loss = (weights * energy(x)).sum() - energy(y).mean()
-    expected = torch.autograd.grad(loss, [p for p in energy.parameters() if p.requires_grad])
+    coupling = energy.coupling if isinstance(energy, Potts) else energy.coupling.triu(1)
+    penalised = loss + l2 * coupling.square().sum()
+    expected = torch.autograd.grad(penalised, [p for p in energy.parameters() if p.requires_grad])
     for found, wanted in zip(gradients(learner), expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
     assert float(learner.training_step(None, 0).detach()) == pytest.approx(float(loss.detach()), rel=1e-10)
 
 
 def by_numpy(
-    x: Tensor, w: Tensor, y: Tensor, damping: float, share: float, learns: np.ndarray
+    x: Tensor, w: Tensor, y: Tensor, damping: float, share: float, learns: np.ndarray, pull: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The direction from its definition, couplings as a matrix, with loops over sites."""
     a, b, weight = x.flatten(1).numpy(), y.flatten(1).numpy(), w.numpy()
@@ -110,11 +113,21 @@ def by_numpy(
         second[own, own] = np.diag(m[own]) if q > 1 else np.eye(1)
     P = np.linalg.inv(second - np.outer(m, m) + damping * np.eye(len(m)))
     c = b - m
-    D = second - np.outer(m, m) - c.T @ c / len(b)
+    D = second - np.outer(m, m) - c.T @ c / len(b) - pull
     D[~learns] = 0
     D = P @ D @ P
     D[~learns] = 0
     return D, P @ (m - b.mean(0)) - D @ m
+
+
+def couplings_of(energy: Any) -> np.ndarray:
+    """All couplings as a matrix between sites and values."""
+    if not isinstance(energy, Potts):
+        return energy.coupling.detach().numpy()
+    matrix = np.zeros((D * Q, D * Q))
+    for (i, j), block in zip(energy.pairs.tolist(), energy.coupling.detach().numpy(), strict=True):
+        matrix[i * Q : i * Q + Q, j * Q : j * Q + Q], matrix[j * Q : j * Q + Q, i * Q : i * Q + Q] = block, block.T
+    return matrix
 
 
 def matrix_of(energy: Any, learns: Tensor | None) -> np.ndarray:
@@ -133,10 +146,12 @@ def check_direction(
     learning: type[BoltzmannLearning] = BoltzmannLearning,
     share: float = 0.0,
     learns: Tensor | None = None,
+    l2: float = 0.0,
 ) -> None:
-    learner, x, weights, y = prepared(energy, learning, damping=0.3, pseudo_count=share)
+    learner, x, weights, y = prepared(energy, learning, damping=0.3, pseudo_count=share, l2=l2)
     learner.learns = learns
-    D, h = by_numpy(x, weights, y, 0.3, share, matrix_of(energy, learns))
+    damping, pull = max(0.3, (2 * l2) ** 0.5), 2 * l2 * couplings_of(energy)
+    D, h = by_numpy(x, weights, y, damping, share, matrix_of(energy, learns), pull)
     coupling, field = gradients(learner) if isinstance(energy, Potts) else gradients(learner)[::-1]
     np.testing.assert_allclose(-field.numpy(), h.reshape(field.shape), rtol=1e-7, atol=1e-9)
     expected = np.triu(D, 1)
@@ -147,10 +162,10 @@ def check_direction(
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("share", [0.0, 0.2])
+@pytest.mark.parametrize(("share", "l2"), [(0.0, 0.0), (0.2, 0.0), (0.2, 0.1)])
 @pytest.mark.parametrize("name", ENERGIES)
-def test_the_direction_is_its_definition(name: str, share: float) -> None:
-    check_direction(ENERGIES[name](), share=share)
+def test_the_direction_is_its_definition(name: str, share: float, l2: float) -> None:
+    check_direction(ENERGIES[name](), share=share, l2=l2)
 
 
 def some(energy: Potts) -> Tensor:
@@ -201,6 +216,37 @@ def test_a_fit_arrives_at_the_couplings_that_made_the_data(damping: float | None
     assert (energy.coupling - truth.coupling).abs().max() < 0.05 and (energy.field - truth.field).abs().max() < 0.05
 
 
+@pytest.mark.parametrize("damping", [0.05, None])
+def test_steps_arrive_at_the_maximum_of_the_penalised_likelihood(damping: float | None) -> None:
+    """The maximum is found by autograd of the likelihood, summed over all 27 states."""
+    torch.manual_seed(0)
+    energy, x = Potts(3, 3), exact_samples(drawn_potts(3, 3, seed=2), 300)
+    states, best = energy.domain.enumerate(), Potts(3, 3).double()
+    optimizer = torch.optim.LBFGS(best.parameters(), max_iter=200, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        log_z = torch.logsumexp(-best(states.double()), 0)
+        value = best(x.double()).mean() + log_z + 0.05 * best.coupling.square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    given = type("Given", (BoltzmannLearning,), {"_all_data": lambda self: (x, None)})
+    learner = given(energy, Exact(), num_chains=20_000, num_steps=1, damping=damping, pseudo_count=0.0, l2=0.05)
+    sgd = torch.optim.SGD(energy.parameters(), lr=0.2 if damping else 1.0)
+    for _ in range(100):
+        sgd.zero_grad()
+        learner.training_step(None, 0).backward()
+        sgd.step()
+    energy.requires_grad_(False)
+    best.requires_grad_(False)
+    assert float(best.coupling.abs().max()) > 0.3
+    assert (energy.coupling - best.coupling).abs().max() < 0.04
+    found, law = (-energy(states)).softmax(0), (-best(states.double())).softmax(0)
+    assert (found - law).abs().sum() < 0.02 < 0.1 < (found - 1 / 27).abs().sum()
+
+
 def test_training_ends_at_the_correlation_of_its_own_chains(tmp_path: Path) -> None:
     data = Alignment(str(write_family(tmp_path / "family.fasta", sites=6, sequences=300)), batch_size=100)
     energy = Potts(6, 21)
@@ -230,11 +276,12 @@ def test_training_ends_at_the_correlation_of_its_own_chains(tmp_path: Path) -> N
         ("P @ _only_couplings(learns, columns, slice(0, n), own, q)", "P @ columns"),
         ("_only_couplings(learns, block, rows, slice(rows.start, n), q)", "None"),
         ("P.columns(k)", "p.columns(k)"),
+        ("2 * self.l2 * self._coupling)", "self.l2 * self._coupling)"),
     ],
 )
 def test_wrong_directions_are_found(old: str, new: str) -> None:
     with pytest.raises(AssertionError):
-        check_direction(potts(), mutant(BoltzmannLearning, old, new))
+        check_direction(potts(), mutant(BoltzmannLearning, old, new), l2=0.1)
 
 
 def test_two_steps_take_the_memory_of_few_matrices(monkeypatch: pytest.MonkeyPatch) -> None:

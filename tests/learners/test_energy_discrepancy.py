@@ -211,8 +211,11 @@ def test_real_numbers_alone_have_noise_too():
 def test_wrong_use_is_one_line():
     for make, words in (
         (lambda: EnergyDiscrepancy(noise_level=0.0), "noise_level is 0.0, but must be positive"),
-        (lambda: RatioMatching(RealMLP(2), Exact()), "Exact flips bits or spins, but RealMLP lives on Real"),
-        (lambda: RatioMatching(ProductMLP(DOMAIN)), "GradientGuided flips bits or spins"),
+        (
+            lambda: RatioMatching(RealMLP(2), Exact()),
+            "the estimator Exact compares states of finite domains, but RealMLP lives on Real",
+        ),
+        (lambda: RatioMatching(ProductMLP(DOMAIN)), "GradientGuided compares states of finite domains"),
     ):
         with pytest.raises(UserError, match=words) as error:
             make()

@@ -124,7 +124,7 @@ def test_wrongly_gathered_rows_are_found(old: str, new: str) -> None:
 def test_a_wrong_sign_is_found() -> None:
     energy = potts([[0, 3], [4, 1]])
     x = energy.domain.random(6).double()
-    wrong = mutant(type(energy), "-(-self.value_differences(x))", "-self.value_differences(x)")
+    wrong = mutant(type(energy), "-(-self.value_differences(x, index))", "-self.value_differences(x, index)")
     assert not torch.allclose(-wrong.log_conditionals(energy, x).mean(), by_loops(energy, x))
 
 
@@ -161,6 +161,63 @@ def test_the_asymmetric_form_regresses_each_site_on_the_others(make: Any) -> Non
     torch.testing.assert_close(
         energy.coupling.detach(), mean if isinstance(energy, Potts) else mean.triu(1) + mean.triu(1).T
     )
+
+
+def flat_gradient(loss: Any, learner: PseudoLikelihood) -> Tensor:
+    parameters = [p for p in learner.parameters() if p.requires_grad]
+    grads = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return torch.cat(
+        [(torch.zeros_like(p) if g is None else g).flatten() for g, p in zip(grads, parameters, strict=True)]
+    )
+
+
+BLOCKS: dict[str, tuple[Any, Any]] = {
+    **{name: (make, "symmetric") for name, make in ENERGIES.items() if name != "LatticeGaussian"},
+    "Potts, asymmetric": (potts, "asymmetric"),
+    "Potts, some pairs, asymmetric": (lambda: potts([[0, 3], [4, 1]]), "asymmetric"),
+    "Ising, asymmetric": (ising, "asymmetric"),
+}
+
+
+@pytest.mark.parametrize("num_sites", [1, 2, D])
+@pytest.mark.parametrize(("make", "form"), BLOCKS.values(), ids=BLOCKS)
+def test_the_mean_over_all_blocks_of_sites_is_the_whole(
+    make: Any, form: Any, num_sites: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loss and gradient, penalties included, over all sets of sites that a step may draw."""
+    torch.manual_seed(3)
+    penalties = {"l1": 0.1, "l2": 0.3}
+    learner = PseudoLikelihood(make(), form=form, **penalties)
+    if form == "asymmetric":
+        learner.regressions.data.add_(torch.randn_like(learner.regressions))
+    x = learner.energy.domain.random(6).double()
+    expected: Any = learner.training_step(x, 0)
+    learner.sites_per_step = num_sites
+    blocks = list(itertools.permutations(range(D), num_sites))
+    losses, grads = [], []
+    for block in blocks:
+        rest = [i for i in range(D) if i not in block]
+        monkeypatch.setattr(torch, "randperm", lambda n, device, order=(*block, *rest): torch.tensor(order))
+        loss: Any = learner.training_step(x, 0)
+        losses.append(loss.detach())
+        grads.append(flat_gradient(loss, learner))
+    torch.testing.assert_close(torch.stack(losses).mean(), expected.detach())
+    torch.testing.assert_close(torch.stack(grads).mean(0), flat_gradient(expected, learner))
+    assert num_sites == D or torch.stack(losses).std() > 1e-3, "the blocks are the same"
+
+
+def test_sites_are_drawn_alike() -> None:
+    """At random, each as often as any other, from torch's generator."""
+    energy, seen = potts(), torch.zeros(D)
+    learner = PseudoLikelihood(energy, sites_per_step=2)
+    x = energy.domain.random(4).double()
+    torch.manual_seed(0)
+    first = [float(learner.losses(x).mean().detach()) for _ in range(50)]
+    torch.manual_seed(0)
+    assert first == [float(learner.losses(x).mean().detach()) for _ in range(50)]
+    for _ in range(1000):
+        seen += torch.autograd.grad(learner.losses(x).sum(), energy.field)[0].abs().sum(1) > 0
+    assert seen.sum() == 2000 and (seen - 400).abs().max() < 5 * (1000 * 0.4 * 0.6) ** 0.5
 
 
 def test_both_forms_agree_where_both_couplings_of_a_pair_do() -> None:
@@ -238,6 +295,12 @@ def test_a_trainer_fits_it_by_lbfgs(form: Any, tmp_path: Any) -> None:
         (lambda: PseudoLikelihood(rbm(), l2_field=0.1), "l2_field needs a Potts or Ising"),
         (lambda: PseudoLikelihood(potts(), form="both"), 'form is "both"'),  # type: ignore[arg-type]
         (lambda: PseudoLikelihood(potts(), l2=-1.0), "l2"),
+        (lambda: PseudoLikelihood(potts(), sites_per_step=0), "sites_per_step is 0"),
+        (lambda: PseudoLikelihood(potts(), sites_per_step=6), "sites_per_step is 6, but Potts has 5 coordinates"),
+        (
+            lambda: PseudoLikelihood(potts(), sites_per_step=2, optimizer=torch.optim.LBFGS).configure_optimizers(),
+            "LBFGS needs the same loss at each call, and sites_per_step draws other",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +16,8 @@ from scipy.stats import chisquare
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from ebmlab.domains import Binary
-from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising
+from ebmlab.domains import Finite, Ordinal
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts
 from ebmlab.errors import UserError
 from ebmlab.learners import (
     EnergyDiscrepancy,
@@ -61,19 +62,55 @@ def grads(loss: Tensor, energy: nn.Module) -> Tensor:
 def by_hand(energy: Energy, x: Tensor, form: str) -> Tensor:
     """The mean over x of the sum over all neighbours, each evaluated by itself."""
     total = torch.zeros((), dtype=x.dtype)
-    for i in range(x.shape[1]):
-        y = x.clone()
-        y[:, i] = 1 - y[:, i] if isinstance(energy.domain, Binary) else -y[:, i]
-        total = total + F[form](energy(x) - energy(y)).mean()
+    domain = energy.domain
+    assert isinstance(domain, Finite)
+    for i, shift in itertools.product(range(domain.size), range(1, domain.num_values)):
+        index = domain.to_index(x)
+        index[:, i] = (index[:, i] + shift) % domain.num_values
+        total = total + F[form](energy(x) - energy(domain.from_index(index).to(x))).mean()
     return total
+
+
+def family() -> Potts:
+    torch.manual_seed(5)
+    energy = Potts(3, 4).double()
+    for p in energy.parameters():
+        nn.init.normal_(p)
+    return energy
+
+
+class Waves(Energy):
+    """E(x) = sum of a_ij sin((x_i x_j + x_i) / 5) on ordinals, by autograd and enumeration of neighbours alone."""
+
+    domains = (Ordinal,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain = Ordinal(3, num_values=4)
+        self.a = nn.Parameter(torch.linspace(-0.5, 0.6, 9).double().view(3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (((x.unsqueeze(1) * x.unsqueeze(2) + x.unsqueeze(2)) / 5).sin() * self.a).sum((1, 2))
+
+
+MODELS: dict[str, Callable[[], Energy]] = {"bits": make_mlp, "letters": family, "ordinals": Waves}
+
+
+def data_of(energy: Energy, n: int) -> Tensor:
+    torch.manual_seed(1)
+    return states(n) if isinstance(energy, MLP) else energy.domain.random(n).double()
 
 
 @pytest.mark.parametrize("rows", [1, 50, 2**14])
 @pytest.mark.parametrize("form", FORMS)
-def test_exact_is_the_sum_over_all_neighbours(form: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_exact_is_the_sum_over_all_neighbours(
+    model: str, form: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For all numbers of neighbours that are in memory at a time."""
     monkeypatch.setattr(estimators, "ROWS", rows)
-    energy, x = make_mlp(), states(20)
+    energy = MODELS[model]()
+    x = data_of(energy, 20)
     loss, expected = Exact(form).loss(energy, x), by_hand(energy, x, form)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(grads(loss, energy), grads(expected, energy))
@@ -82,7 +119,7 @@ def test_exact_is_the_sum_over_all_neighbours(form: str, rows: int, monkeypatch:
 def estimates(estimator: Estimator, energy: Energy, x: Tensor, n: int = 60, repeats: int = 60) -> Tensor:
     """Loss and gradient of n independent estimates from x `repeats` times, `(n, 1 + parameters)`."""
     torch.manual_seed(2)
-    losses = [estimator.loss(energy, x.repeat(repeats, 1)) for _ in range(n)]
+    losses = [estimator.loss(energy, torch.cat([x] * repeats)) for _ in range(n)]
     return torch.stack([torch.cat([loss.detach().view(1), grads(loss, energy)]) for loss in losses])
 
 
@@ -104,9 +141,11 @@ class WithoutReplacement(GradientGuided):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_basic_and_uniform_are_unbiased_and_mutants_are_not(form: str) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_basic_and_uniform_are_unbiased_and_mutants_are_not(model: str, form: str) -> None:
     """Loss and every gradient within 4 standard errors of the exact ones; 130 of them, a false alarm in 1 %."""
-    energy, x = make_mlp(), states(12)
+    energy = MODELS[model]()
+    x = data_of(energy, 12)
     exact = Exact(form).loss(energy, x)
     expected = torch.cat([exact.detach().view(1), grads(exact, energy)])
     assert worst_z(estimates(GradientGuided(3, advanced=False, objective=form), energy, x), expected) < 4
@@ -132,6 +171,39 @@ def test_the_proposal_is_equation_10() -> None:
     expected = (2 * (2 * x - 1) * grad).softmax(1)
     actual = GradientGuided(objective="exponential").proposal(energy, x, grad)
     torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("model", ["letters", "ordinals"])
+def test_the_proposal_is_the_expansion_at_x(model: str) -> None:
+    """By the gradient times y - x of each neighbour y. For a Potts model it is exact, and the loss has no variance."""
+    energy = MODELS[model]()
+    x, domain = data_of(energy, 5), energy.domain
+    assert isinstance(domain, Finite)
+    _, grad = energy.value_and_grad(x)
+    columns = []
+    for i, shift in itertools.product(range(domain.size), range(1, domain.num_values)):
+        index = domain.to_index(x)
+        index[:, i] = (index[:, i] + shift) % domain.num_values
+        columns.append(((x - domain.from_index(index).to(x)) * grad).flatten(1).sum(1))
+    estimator = GradientGuided(1, objective="exponential")
+    torch.testing.assert_close(estimator.proposal(energy, x, grad), (2 * torch.stack(columns, 1)).softmax(1))
+    spread = torch.stack([estimator.loss(energy, x).detach() for _ in range(20)]).std()
+    assert bool(spread < 1e-10 * estimator.loss(energy, x)) == (model == "letters")
+
+
+def test_letters_have_their_minimum_at_the_law_of_the_data() -> None:
+    """The bounded form: its slope vanishes at the Potts model that made the data, and at no other."""
+    energy = family()
+    x = energy.domain.enumerate().double()
+    p = (-energy(x)).detach().softmax(0)
+
+    def slope(model: Potts) -> Tensor:
+        terms = [w * Exact().loss(model, state) for w, state in zip(p, x.split(1), strict=True)]
+        return grads(torch.stack(terms).sum(), model)
+
+    assert slope(energy).abs().max() < 1e-10
+    energy.coupling.data.mul_(0.5)
+    assert slope(energy).abs().max() > 1e-2, "the test has no power"
 
 
 @pytest.mark.slow
@@ -322,7 +394,7 @@ def test_the_exponential_is_continued_by_its_tangent() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RatioMatching(GRBM(3, 2)), "flips bits or spins, but GRBM lives on Real"),
+        (lambda: RatioMatching(GRBM(3, 2)), "states of finite domains, but GRBM lives on Real"),
         (lambda: RatioMatching(MLP(4), sampler=BlockGibbs()), "BlockGibbs needs a bipartite energy"),
         (lambda: RatioMatching(MLP(4), num_steps=0), "num_steps is 0"),
         (lambda: RatioMatching(MLP(4), l1=-1.0), "l1 is -1.0"),

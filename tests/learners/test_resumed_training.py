@@ -25,6 +25,7 @@ from ebmlab.learners import (
     Estimator,
     GradientGuided,
     Learner,
+    PseudoLikelihood,
     RatioMatching,
     ReplayBuffer,
 )
@@ -76,6 +77,15 @@ def test_with_a_cosine_that_counts_the_epochs_of_max_steps(tmp_path: Path) -> No
     cosine = {"lr_scheduler": partial(CosineAnnealingLR, T_max=-1)}
     whole = fit(tmp_path, contrastive(**cosine))
     assert same(whole, fit(tmp_path, contrastive(**cosine), resume="5"))
+
+
+def test_with_coordinates_that_each_step_draws(tmp_path: Path) -> None:
+    def blocks() -> Learner:
+        torch.manual_seed(0)
+        return PseudoLikelihood(RBM(64, 8), sites_per_step=10, optimizer=ADAM)
+
+    whole = fit(tmp_path, blocks())
+    assert same(whole, fit(tmp_path, blocks(), resume="5"))
 
 
 @pytest.mark.parametrize("estimator", [GradientGuided(4), EnergyDiscrepancy(4)], ids=["guided", "discrepancy"])

@@ -75,6 +75,25 @@ class HalfMatrix:
         """The matrix `(n, n)`."""
         return torch.cat([self.columns(k) for k in range(len(self.blocks))], 1)
 
+    def plus_pairs(self, pairs: Tensor, entries: Tensor) -> HalfMatrix:
+        """A copy with numbers added where two sites meet, on both sides of the diagonal.
+
+        Args:
+            pairs: as for `of_pairs`.
+            entries: what is added, `(P, q, q)`.
+        """
+        copy, q = HalfMatrix(0, entries), entries.shape[1]
+        copy.size, copy.height, copy.blocks = self.size, self.height, [block.clone() for block in self.blocks]
+        for rows, block in copy:
+            first, last = rows.start // q, rows.stop // q
+            sites = block.view(last - first, q, -1, q)
+            here = (pairs[:, 0] >= first) & (pairs[:, 0] < last)
+            (i, j), added = (pairs[here] - first).T, entries[here]
+            sites[i, :, j] += added
+            inside = j < last - first
+            sites[j[inside], :, i[inside]] += added[inside].mT
+        return copy
+
     def of_pairs(self, pairs: Tensor, values: int, minus: HalfMatrix | None = None) -> Tensor:
         """Its entries `(P, q, q)` where the q rows of one site meet the q columns of another one.
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
-from ebmlab.energies.pairwise.conditionals import log_conditionals
+from ebmlab.energies.pairwise.conditionals import felt, log_conditionals
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.pairwise.site_tables import SiteTable, joint_tables, site_tables
 from ebmlab.energies.pairwise.statistics import PottsSum
@@ -147,11 +147,18 @@ class Potts(Energy):
             return differences
         return differences.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
 
-    def log_conditionals(self, x: Tensor) -> Tensor:
-        """The sum over i of log p(x_i | all others), `(B,)`, of states x, in which it may not be differentiated."""
-        if self._dense:
+    def log_conditionals(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
+        """The sum over i of log p(x_i | all others), `(B,)`, of states x, in which it may not be differentiated.
+
+        With `sites` `(k,)` it is over these i alone, and their couplings alone are read.
+        """
+        if not self._dense:
+            index = None if sites is None else sites.expand(len(x), -1)
+            return -(-self.value_differences(x, index)).logsumexp(-1).sum(1)
+        if sites is None:
             return log_conditionals(self._matrix(), self.field, x)
-        return -(-self.value_differences(x)).logsumexp(-1).sum(1)
+        matrix = felt(len(self.field), self.pairs, here=self.coupling, there=self.coupling, sites=sites)
+        return log_conditionals(matrix, self.field[sites], x, sites=sites)
 
     @torch.no_grad()
     def site_tables(self, joint: bool = False) -> list[SiteTable]:

@@ -64,6 +64,9 @@ class Tempering(Energy):
         """Not computed in parts, which would lose the chain, and with it the beta, that a state belongs to."""
         return self(x)
 
+    def check_law(self) -> None:
+        self.energy.check_law()
+
     def step_unit(self) -> Tensor | float:
         return self.energy.step_unit()
 
