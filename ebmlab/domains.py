@@ -77,12 +77,10 @@ class Domain(Recorded):
         inside = self._contains(x)
         if inside.all():
             return
-        bad = ~torch.isfinite(x).flatten(1).all(1)
-        if bad.any():
-            first = int(bad.nonzero()[0])
+        if (bad := ~torch.isfinite(x).flatten(1).all(1)).any():
             raise UserError(
-                f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite), the first is number {first}, "
-                "counted from 0"
+                f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite), the first is number "
+                f"{int(bad.nonzero()[0])}, counted from 0"
             )
         first = int((~inside.flatten(1).all(1)).nonzero()[0])
         raise UserError(f"state number {first}, counted from 0, is not in {self}: its values must be {self._values()}")
@@ -97,7 +95,7 @@ class Domain(Recorded):
         """How far each chain moved, `(B,)`: the Euclidean distance on Real, the number of changed coordinates else."""
         return self.lengths(self.difference(new, old))
 
-    def difference(self, new: Tensor, old: Tensor, out: Tensor | None = None) -> Tensor:
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
         """How each entry of states `(B, *event_shape)` differs: new - old on Real, 1 or 0 else; written into `out`."""
         return torch.sub(new, old, out=out)
 
@@ -152,7 +150,7 @@ class Finite(Domain):
         """The values of one coordinate, in the order of the index form: `(num_values,)`, or one-hot rows `(K, K)`."""
         return self.from_index(torch.arange(self.num_values))
 
-    def difference(self, new: Tensor, old: Tensor, out: Tensor | None = None) -> Tensor:
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
         if out is None:  # booleans take six times as long to add
             return torch.ne(new := new.detach(), old.detach(), out=torch.empty_like(new))
         return torch.ne(new, old, out=out)
@@ -174,9 +172,7 @@ class Finite(Domain):
     def enumerate(self) -> Tensor:
         size = self.size
         if self.num_values**size > MAX_ENUMERABLE:
-            raise UserError(
-                f"{self} has {self.num_values}^{size} states, too many to enumerate (at most {MAX_ENUMERABLE})"
-            )
+            raise UserError(f"{self} has {self.num_values}^{size} states, but only {MAX_ENUMERABLE} can be enumerated")
         index = torch.tensor(list(itertools.product(range(self.num_values), repeat=size)))
         return self.from_index(index.view(-1, *self.shape))
 

@@ -130,7 +130,7 @@ class Product(Domain):
             with explained(f"{name}: {WHY}", UserError):
                 self.parts[name].validate(part)
 
-    def difference(self, new: Tensor, old: Tensor, out: Tensor | None = None) -> Tensor:
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
         before, after = self.split(old), self.split(new)
         joined = self.join({name: part.difference(after[name], before[name]) for name, part in self.parts.items()})
         return joined if out is None else out.copy_(joined)

@@ -59,7 +59,7 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
         else:
             acceptance.add_(accepted if isinstance(accepted, Tensor) else accepted())
         if isinstance(moved, Moved) and not (moved.new.requires_grad or moved.old.requires_grad):
-            domain.difference(moved.new, moved.old, rows[waiting])
+            domain.difference(moved.new, moved.old, out=rows[waiting])
             if counted:
                 counts.add_(rows[0])
             elif (waiting := waiting + 1) == len(rows):
