@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.data.preprocessing import LEVELS, Binarize, Preprocessing, are_levels
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, few
 from ebmlab.product import Product
 
 DomainName = Literal["real", "binary", "spin", "ordinal", "categorical", "mixed"]
@@ -104,6 +104,7 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
         if _only(x, 0, 1):
             return Preprocessing(shape, mean=(0.5,), std=(0.5,))
         if not _only(x, -1, 1):
+            found = f"{title}: among the values are {_others(x)}"
             raise UserError(f"{found}; spins must be -1 and +1, or 0 and 1, which become -1 and +1")
         return Preprocessing(shape)
     if form.domain == "binary" and not form.binarize:
@@ -111,6 +112,7 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
             return Preprocessing(shape, unit=True)
         if _only(x, -1, 1):
             return Preprocessing(shape, mean=(-1.0,), std=(2.0,))
+        found = f"{title}: among the values are {_others(x)}"
         raise UserError(f"{found}; bits must be 0 and 1, or -1 and +1, which become 0 and 1: {for_bits(x, form)}")
     pixels = bool(form.binarize) or (len(shape) == 3 and shape[0] in (1, 3))
     divisor = form.max_value or (LEVELS if (pixels or x.dtype == torch.uint8) and are_levels(x) else 1.0)
@@ -142,6 +144,11 @@ def _discrete(x: Tensor, form: Form, whole: bool, found: str) -> Preprocessing:
     num_values, shape = form.num_values or int(x.max()) + 1, tuple(x.shape[1:])
     limits = (0.0, num_values - 1.0)
     return Preprocessing(shape, num_classes=num_values if form.domain == "categorical" else 0, limits=limits)
+
+
+def _others(x: Tensor) -> str:
+    """The first values in ascending order, of which some are no spins."""
+    return few([f"{value:.6g}" for value in torch.unique(x).tolist()], 5)
 
 
 def _only(x: Tensor, low: float, high: float) -> bool:
