@@ -151,9 +151,7 @@ def test_a_model_without_letters_says_so_and_names_no_halves(
         assert said in capfd.readouterr().err
 
 
-def test_an_alignment_of_other_letters_says_what_was_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_alignment_of_other_letters_says_what_was_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     texts = ["GAUC", "GAAC", "GUUC", "UUAA", "GAAG"]
     Path("rna.fasta").write_text("".join(f">{i}\n{text}\n" for i, text in enumerate(texts)))
