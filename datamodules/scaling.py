@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.data.preprocessing import LEVELS, Binarize, Preprocessing, are_levels
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
-from ebmlab.errors import UserError, few
+from ebmlab.errors import UserError
 from ebmlab.product import Product
 
 DomainName = Literal["real", "binary", "spin", "ordinal", "categorical", "mixed"]
@@ -96,7 +96,7 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
     shape, low, high = tuple(x.shape[1:]), float(x.min()), float(x.max())
     if form.domain == "mixed":
         return Preprocessing(shape, classes=form.classes)
-    found = f"{title}: the values lie between {low:.6g} and {high:.6g}"
+    found = f"{title}: the values {_seen(x, form)}"
     whole = not x.is_floating_point() or bool((x == x.round()).all())
     if form.domain in ("ordinal", "categorical"):
         return _discrete(x, form, whole, found)
@@ -104,7 +104,6 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
         if _only(x, 0, 1):
             return Preprocessing(shape, mean=(0.5,), std=(0.5,))
         if not _only(x, -1, 1):
-            found = f"{title}: among the values are {_others(x)}"
             raise UserError(f"{found}; spins must be -1 and +1, or 0 and 1, which become -1 and +1")
         return Preprocessing(shape)
     if form.domain == "binary" and not form.binarize:
@@ -112,7 +111,6 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
             return Preprocessing(shape, unit=True)
         if _only(x, -1, 1):
             return Preprocessing(shape, mean=(-1.0,), std=(2.0,))
-        found = f"{title}: among the values are {_others(x)}"
         raise UserError(f"{found}; bits must be 0 and 1, or -1 and +1, which become 0 and 1: {for_bits(x, form)}")
     pixels = bool(form.binarize) or (len(shape) == 3 and shape[0] in (1, 3))
     divisor = form.max_value or (LEVELS if (pixels or x.dtype == torch.uint8) and are_levels(x) else 1.0)
@@ -146,9 +144,12 @@ def _discrete(x: Tensor, form: Form, whole: bool, found: str) -> Preprocessing:
     return Preprocessing(shape, num_classes=num_values if form.domain == "categorical" else 0, limits=limits)
 
 
-def _others(x: Tensor) -> str:
-    """The first values in ascending order, of which some are no spins."""
-    return few([f"{value:.6g}" for value in torch.unique(x).tolist()], 5)
+def _seen(x: Tensor, form: Form) -> str:
+    """The values, if they should be bits or spins and are few, else their range."""
+    values = torch.unique(x).tolist()
+    if form.domain in ("binary", "spin") and 2 < len(values) <= 5:
+        return f"are {', '.join(f'{value:.6g}' for value in values)}"
+    return f"lie between {values[0]:.6g} and {values[-1]:.6g}"
 
 
 def _only(x: Tensor, low: float, high: float) -> bool:
