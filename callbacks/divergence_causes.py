@@ -13,6 +13,7 @@ from ebmlab.callbacks.requirements import buffer_of, energy_of
 from ebmlab.data.interface import Images
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
+from ebmlab.errors import few
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.lightning.run_data import data_of
 
@@ -58,11 +59,6 @@ def bad_average(trainer: pl.Trainer) -> str | None:
         if average is not None and (bad := not_finite(average.module)):
             return f"in the average of the weights {bad}"
     return None
-
-
-def few(names: list[str]) -> str:
-    """The first three names, and how many more there are."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def mean_energies(pl_module: pl.LightningModule) -> tuple[Tensor, Tensor] | None:

@@ -15,7 +15,6 @@ from ebmlab.callbacks.divergence_causes import (
     bad_average,
     bad_data,
     energies_of,
-    few,
     last_good,
     mean_energies,
     not_finite,
@@ -23,7 +22,7 @@ from ebmlab.callbacks.divergence_causes import (
     where,
 )
 from ebmlab.domains import Finite
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, few
 from ebmlab.learners import ContrastiveDivergence, Learner
 from ebmlab.settings import require_choice
 

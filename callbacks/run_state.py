@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import buffer_of
 from ebmlab.domains import Domain
+from ebmlab.energies import Bipartite
 from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.packed_bits import packed, unpacked
 from ebmlab.learners import Learner
@@ -191,6 +192,8 @@ class RunState(pl.Callback):
         self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
             _check_buffer(self._buffer, pl_module.energy.domain)
+            if self._hidden is not None and isinstance(energy := pl_module.energy, Bipartite):
+                _check_buffer(self._hidden, energy.units.domain(energy.num_hidden))
         if self._loaded is None:
             rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
 
@@ -230,7 +233,7 @@ def _slots(checkpoint: dict[str, Any], key: str) -> Tensor | None:
 
 
 def _check_buffer(slots: Tensor, domain: Domain) -> None:
-    """Raises `UserError` unless the slots of a checkpoint, or their replicas, hold states of the domain."""
+    """Raises `UserError` unless a checkpoint's slots, their replicas or hidden units hold states of their domain."""
     states = slots if slots.is_floating_point() else slots.float()
     if states.dim() == 2 + len(domain.event_shape):
         states = states.flatten(0, 1)

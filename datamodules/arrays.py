@@ -15,7 +15,7 @@ from torch import Tensor
 from ebmlab.data.preprocessing import Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.scaling import DomainName, Form, as_images, for_bits
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, few
 from ebmlab.reading.number_files import SUFFIXES, read_numbers, require_finite
 from ebmlab.reading.tables import check_columns, read_head
 from ebmlab.sequences.weight_file import read_weights, with_mean_one
@@ -160,7 +160,7 @@ class Arrays(OwnData):
         for name in map(str, categories):
             places = self._columns if name in self._columns else numbers
             if name not in places:
-                raise UserError(f"Arrays: {path} has no column {name}; it has {', '.join(self._columns or numbers)}")
+                raise UserError(f"Arrays: {path} has no column {name}; it has {few(self._columns or numbers, 10)}")
             column = x[:, place := places.index(name)].double()
             if not ((column == column.round()) & (column >= 0)).all():
                 raise UserError(f"Arrays: column {name} of {path} must hold classes, whole numbers from 0 on")

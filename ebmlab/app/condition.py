@@ -11,13 +11,16 @@ from torch import Tensor
 from ebmlab.errors import UserError
 
 
-def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str] = ()) -> tuple[Tensor, Tensor]:
+def read_condition(
+    condition: str, shape: tuple[int, ...], columns: Sequence[str] = (), *, letters: str = ""
+) -> tuple[Tensor, Tensor]:
     """One event in the units of the raw data `(1, *shape)`, float64, and the mask of its known coordinates, `shape`.
 
     Args:
         condition: `NUMBER=VALUE,...`. Coordinates are numbered from 0 in the flattened event, or are names of columns.
         shape: of an event.
         columns: names of the columns of the training data's table; () if there are none.
+        letters: of an alignment, which may stand for their values; "" of other data.
 
     Raises:
         UserError: it is something else, or does not fit the shape.
@@ -27,9 +30,12 @@ def read_condition(condition: str, shape: tuple[int, ...], columns: Sequence[str
     for part in condition.split(","):
         number, _, value = part.partition("=")
         try:
-            place, known = columns.index(number) if number in columns else int(number), float(value)
+            place, known = (
+                columns.index(number) if number in columns else int(number),
+                float(letters.index(value) if len(value) == 1 and value in letters else value),
+            )
         except ValueError:
-            example = f"{columns[0]}=1" if columns else "3=1"
+            example = f"{columns[0] if columns else 3}={letters[-1:] or 1}"
             raise UserError(
                 f"--condition: {part} is not NUMBER=VALUE, such as {example}; a file of samples goes to `complete`"
             ) from None

@@ -18,9 +18,9 @@ from ebmlab.app.law_lines import law_line, mixing
 from ebmlab.app.own_modules import import_for_checkpoints
 from ebmlab.app.own_runs import check_links
 from ebmlab.app.parsers import model_parser
-from ebmlab.app.rows import rows_csv, write_values
+from ebmlab.app.rows import fasta, rows_csv, write_values
 from ebmlab.app.run_folder import run_of
-from ebmlab.app.sample_files import read_samples
+from ebmlab.app.sample_files import Samples, read_samples
 from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Images, Table
 from ebmlab.data.numbers import as_numbers
@@ -28,7 +28,7 @@ from ebmlab.drawing.figures import figure_png, panels
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.table import draw_table
 from ebmlab.drawing.tiles import tile
-from ebmlab.errors import WHY, UserError, explained, shown
+from ebmlab.errors import WHY, UserError, explained, few, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.outputs import keep_apart, together
 from ebmlab.io.progress import Meter
@@ -49,7 +49,7 @@ def run_model_command(command: str, args: list[str]) -> None:
     options = model_parser(command).parse_args(args)
     act, default, kinds = {
         "score": (_score, "scores.csv", (".csv",)),
-        "complete": (_complete, "completions.npy", (".npy", ".csv", ".pt")),
+        "complete": (_complete, "completions.npy", (".npy", ".csv", ".pt", ".fasta")),
         "features": (_features, "features.npy", (".npy", ".csv", ".pt")),
     }[command]
     read = [*options.files, getattr(options, "given", None)]
@@ -92,7 +92,8 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     energies: dict[str, Tensor] = {}
     trusted: Tensor | None = None
     for name in options.files:
-        x, names, chains = _accepted(model, name, options)
+        samples, chains = _accepted(model, name, options, drop=True)
+        x = samples.x
         found = model.energy(x).double()
         columns = {"energy": found}
         line = f"{name}: {len(x)} samples, mean energy {found.mean():.6g}{mixing(found, chains)}"
@@ -113,36 +114,39 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
             trusted = trusted if name != options.files[0] else None
             print(f"  {law_line(model, x, chains, trusted)}")
             trusted = x if trusted is None else trusted
-        for i, file in enumerate(names):
+        labels = samples.names or [""] * len(x)
+        for i, (file, number, label) in enumerate(zip(samples.files, samples.numbers, labels, strict=True)):
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}
-            rows.append({"file": file, "sample": i if len(names) > 1 and names[0] == names[-1] else 0} | values)
+            rows.append({"file": file, "sample": number, "name": label} | values)
+    heads = [head for head in rows[0] if head != "name" or any(row["name"] for row in rows)]
     picture = output.with_suffix(".png")
     with together(output, picture) as (path, drawn), path.open("w", newline="") as table:
-        writer = csv.DictWriter(table, rows[0])
+        writer = csv.DictWriter(table, heads, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
         drawn.write_bytes(figure_png(draw_histograms(energies, "energy")))
     return [output, picture]
 
 
-def _accepted(model: TrainedModel, name: str, options: Namespace) -> tuple[Tensor, list[str], tuple[int, int] | None]:
-    """The samples of a file or folder, which the model must accept, and the file that each comes from.
+def _accepted(
+    model: TrainedModel, name: str, options: Namespace, drop: bool = False
+) -> tuple[Samples, tuple[int, int] | None]:
+    """The samples of a file or folder, which the model must accept.
 
     Chains `(num_steps, num_chains, *shape)` become samples; their numbers of steps and chains are returned, too.
     """
-    x, names = read_samples(name, model.preprocessing, options.labels, options.field)
-    chains = None
+    found = read_samples(name, model.preprocessing, options.labels, options.field, drop=drop)
+    x, chains = found.x, None
     if x.dim() == 2 + len(model.shape) and tuple(x.shape[2:]) == tuple(model.shape):
-        chains = x.shape[0], x.shape[1]
-        x = x.flatten(0, 1)
-        names = names[:1] * len(x)
+        chains, x = (x.shape[0], x.shape[1]), x.flatten(0, 1)
+        found = Samples(x, [*found.files[:1]] * len(x), numbers=range(len(x)))
     with explained(f"{name}: {WHY}", UserError):
         model.states(x)
-    return x, names, chains
+    return found, chains
 
 
 def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
-    parts = [_accepted(model, name, options)[0] for name in options.files]
+    parts = [_accepted(model, name, options)[0].x for name in options.files]
     with together(output) as (path,):
         write_values(torch.cat([model.features(x) for x in parts]), path, output.suffix)
     return [output]
@@ -151,24 +155,30 @@ def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
 def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     if options.first < 1:
         raise UserError(f"--first is {options.first}, but must be at least 1")
-    columns = model.preprocessing.columns
-    mask = None if options.given is None else given_part(options.given, model.shape, columns)
+    form = model.preprocessing
+    mask = None if options.given is None else given_part(options.given, model.shape, form.columns)
     if output.suffix == ".csv" and len(model.shape) > 1:
         raise UserError(f"--output is {output}, but samples of shape {model.shape} are no rows of a table: name a .npy")
+    if output.suffix == ".fasta" and not form.letters:
+        raise UserError(f"--output is {output}, but the model's samples are no sequences: name a .npy")
     sampler = None if options.sampler is None else _sampler(options.sampler)
     how = {"num_samples": options.num_samples, "num_steps": options.num_steps}
     how |= {"denoise": options.denoise, "sampler": sampler}
     parts: list[Tensor] = []
     found: list[Tensor] = []
+    names: list[str] = []
     total = 0
     for name in options.files:
-        x, _ = read_samples(name, model.preprocessing, options.labels, options.field, holes=True)
+        samples = read_samples(name, form, options.labels, options.field, holes=True)
+        x = samples.x
         if mask is None and bool(x.isfinite().all()):
-            raise UserError(f"{name} has no empty cells and no NaN: say by --given what is known")
+            lack = f"letters but {form.letters}" if samples.names else "empty cells and no NaN"
+            raise UserError(f"{name} has no {lack}: say by --given what is known")
         total += len(x)
         x = x[: options.first - sum(map(len, parts))]
         if len(x):
             parts.append(x)
+            names += samples.names[: len(x)] or [f"sample_{total - len(samples.x) + i + 1}" for i in range(len(x))]
             found.append(_filled(model, x, how) if mask is None else model.complete(x, mask, **how))
     if total > options.first:
         print(shown(f"the first {options.first} of {total} samples: --first {total} completes all"), file=sys.stderr)
@@ -176,7 +186,10 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
     files = [output] if png is None else [output, output.with_suffix(".png")]
     with together(*files) as paths:
         if output.suffix == ".csv":
-            paths[0].write_bytes(rows_csv(torch.cat(found).flatten(0, 1), model.preprocessing))
+            paths[0].write_bytes(rows_csv(torch.cat(found).flatten(0, 1), form))
+        elif output.suffix == ".fasta":
+            labels = [f"{name}_{k}" for name in names for k in range(1, options.num_samples + 1)]
+            paths[0].write_bytes(fasta(torch.cat(found).flatten(0, 1), form.letters, labels))
         else:
             write_values(torch.cat(found), paths[0], output.suffix)
         for path in paths[1:]:
@@ -210,7 +223,7 @@ def given_part(given: str, shape: tuple[int, ...], columns: Sequence[str] = ()) 
     if given not in HALVES:
         path = Path(given)
         if path.suffix != ".npy" or not path.is_file():
-            words = f"names of columns ({', '.join(columns)})" if columns else ", ".join(HALVES)
+            words = f"names of columns ({few(columns, 10)})" if columns else ", ".join(HALVES)
             raise UserError(f"--given is {given}, but must be {words} or a .npy file that is there")
         with explained(f"--given {path} cannot be read as an array ({WHY})", (ValueError, OSError, TypeError)):
             content = read_numpy(path)
@@ -220,7 +233,7 @@ def given_part(given: str, shape: tuple[int, ...], columns: Sequence[str] = ()) 
             )
         return as_numbers(content, f"--given {path}")
     if len(shape) < 2:
-        instead = f"names of columns ({', '.join(columns)})" if columns else "a .npy file"
+        instead = f"names of columns ({few(columns, 10)})" if columns else "a .npy file"
         raise UserError(f"--given {given} needs images, and the model's samples have shape {shape}: give {instead}")
     mask = torch.zeros(shape, dtype=torch.bool)
     height, width = shape[-2:]

@@ -33,7 +33,8 @@ ABOUT = {
 }
 OUTPUT = {
     "score": "the table; the histogram gets the same name (default: scores.csv in the run's folder)",
-    "complete": ".npy, .pt, or .csv of rows; the picture gets the same name (default: completions.npy in the run)",
+    "complete": ".npy, .pt, .csv of rows, or .fasta of sequences; the picture gets the same name (default: "
+    "completions.npy in the run)",
     "features": ".npy, .csv or .pt (default: features.npy in the run's folder)",
 }
 
@@ -68,7 +69,11 @@ def predict_parser() -> Line:
     parser = Line("python -m ebmlab predict", description=ABOUT["predict"])
     add = parser.add_argument
     _add_model(parser)
-    add("--condition", metavar="N=V,...", help="what is known of every sample: numbers or names of columns, and values")
+    add(
+        "--condition",
+        metavar="N=V,...",
+        help="what is known of every sample: numbers or names of columns, and values or letters",
+    )
     add("--num_samples", type=int, metavar="N", help="number of samples (default: 64)")
     add("--num_steps", type=int, metavar="N", help="steps of each chain (default: as in training)")
     mean = "write E[v | h] of the last state in place of the state (default: true for images)"
@@ -102,7 +107,7 @@ def model_parser(command: str) -> Line:
         add(
             "--given",
             help="what is known: top, bottom, left, right, columns by name, or a .npy file, True where given "
-            "(default: all but empty cells and NaN)",
+            "(default: all but empty cells, NaN, and letters that are not in the alphabet)",
         )
         add("--num_samples", type=int, default=4, help="completions of each sample (default: 4)")
         add("--num_steps", type=int, default=1000, help="steps of each chain (default: 1000)")

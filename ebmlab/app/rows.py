@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +31,17 @@ def rows_csv(rows: Tensor, form: Preprocessing) -> bytes:
     return text.getvalue().encode()
 
 
-def fasta(values: Tensor, letters: str) -> bytes:
-    """Sequences in FASTA, under the names sample_1, sample_2, ...
+def fasta(values: Tensor, letters: str, names: Sequence[str] = ()) -> bytes:
+    """Sequences in FASTA.
 
     Args:
         values: `(n, d)`, whole numbers.
         letters: of the values.
+        names: of the sequences; sample_1, sample_2, ... by default.
     """
+    names = names or [f"sample_{number}" for number in range(1, len(values) + 1)]
     texts = Alphabet(letters).decode(values.long())
-    return "".join(f">sample_{number}\n{text}\n" for number, text in enumerate(texts, 1)).encode()
+    return "".join(f">{name}\n{text}\n" for name, text in zip(names, texts, strict=True)).encode()
 
 
 def write_values(values: Tensor, path: Path, kind: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,10 +22,33 @@ from ebmlab.sequences.alignment_file import read_rows
 from ebmlab.trained.at_sites import at_sites
 
 
+@dataclass(frozen=True)
+class Samples:
+    """Samples of a file or folder.
+
+    Attributes:
+        x: `(N, *shape)`, in the units of the training data.
+        files: the file that each comes from.
+        names: of sequences of an alignment; () of other samples.
+        numbers: of the samples in their file, from 0.
+    """
+
+    x: Tensor
+    files: Sequence[str]
+    names: Sequence[str] = ()
+    numbers: Sequence[int] = ()
+
+
 def read_samples(
-    name: str, preprocessing: Preprocessing, labels: str | None, field: str, holes: bool = False
-) -> tuple[Tensor, list[str]]:
-    """The samples of a file or folder, and the file that each comes from.
+    name: str,
+    preprocessing: Preprocessing,
+    labels: str | None,
+    field: str,
+    *,
+    holes: bool = False,
+    drop: bool = False,
+) -> Samples:
+    """The samples of a file or folder.
 
     Args:
         name: a file of numbers, a picture, or a folder of pictures, of which hidden files and folders are left out; or
@@ -31,7 +56,8 @@ def read_samples(
         preprocessing: of the training data. Pictures are scaled and cut to its shape, and white becomes its 1.
         labels: column or array that is left out.
         field: name of the samples among several arrays.
-        holes: read empty cells of a .csv file as NaN.
+        holes: read empty cells of a .csv file as NaN, and letters of a sequence that are not in the alphabet.
+        drop: leave out sequences with such letters, and say how many.
 
     Raises:
         UserError: there is no such file, or it cannot be read.
@@ -54,10 +80,9 @@ def read_samples(
         bits = len(preprocessing.shape) == 1 and preprocessing.float_scale == 1  # in a table a 2 is a mistake, no level
         if kind == ".csv" and not bits and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:
             x = x.long()  # text does not say whether 3 is an integer; levels of pixels are
-        return x, [str(path)] * len(x)
+        return Samples(x, [str(path)] * len(x), numbers=range(len(x)))
     elif preprocessing.letters:
-        x = _sequences(path, preprocessing)
-        return x, [str(path)] * len(x)
+        return _sequences(path, preprocessing, holes, drop)
     else:
         raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}")
     shape = preprocessing.shape
@@ -74,13 +99,28 @@ def read_samples(
         raise UserError(f"{path}: {too_dark(high)}")
     if lost := sum(map(losses, pictures), Counter()):
         print(shown(f"{path}: {'; '.join(f'{n} {what}' for what, n in lost.items())}"), file=sys.stderr)
-    return pixels.float() * preprocessing.float_scale / LEVELS, [str(file) for file in paths]
+    found = pixels.float() * preprocessing.float_scale / LEVELS
+    return Samples(found, [str(file) for file in paths], numbers=[0] * len(paths))
 
 
-def _sequences(path: Path, form: Preprocessing) -> Tensor:
+def _sequences(path: Path, form: Preprocessing, holes: bool, drop: bool) -> Samples:
     """The values `(N, d)` of the sequences of an alignment at the sites of the model."""
     rows, found = read_rows(path, "keep"), []
     for name, text in zip(rows.names, rows.texts, strict=True):
         with explained(f"{path}, {name[:60]}: {WHY}", UserError):
-            found.append(at_sites(text, form)[0])
-    return torch.stack(found)
+            found.append(at_sites(text, form, unknown=-1)[0])
+    x = torch.stack(found)
+    strange = (x < 0).any(1)
+    kept = torch.arange(len(x))
+    if holes and strange.any():
+        x = x.double().masked_fill(x < 0, torch.nan)
+    elif strange.any():
+        first = int(strange.int().argmax())
+        if not drop or strange.all():
+            with explained(f"{path}, {rows.names[first][:60]}: {WHY}", UserError):
+                at_sites(rows.texts[first], form)
+        why = f"letters that are not in {form.letters}"
+        print(shown(f"{path}: left out {int(strange.sum()):,} of {len(x):,} sequences, with {why}"), file=sys.stderr)
+        kept = kept[~strange]
+    numbers = kept.tolist()
+    return Samples(x[kept], [str(path)] * len(kept), [rows.names[i] for i in numbers], numbers)

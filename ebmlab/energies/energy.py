@@ -104,10 +104,12 @@ class Energy(Recorded, nn.Module):
         """Energies `(B,)` of states `(B, *event)`, by `forward`, as floating-point numbers.
 
         Raises:
-            UserError: x holds whole numbers that are not the domain's values, or `forward` gives another shape or no
-                tensor of real numbers. Some samplers would silently turn another shape into a wrong law.
+            UserError: x has another shape or holds whole numbers that are not the domain's values. Or `forward` gives
+                another shape or no tensor of real numbers: some samplers would silently make a wrong law of it.
         """
         x = self.as_states(x)
+        if not torch.compiler.is_compiling() and (domain := getattr(self, "domain", None)) is not None:
+            domain.require_shape(x)
         energies: Tensor = super().__call__(x)
         if not isinstance(energies, Tensor) or energies.is_complex():
             kind = energies.dtype if isinstance(energies, Tensor) else type(energies).__name__

@@ -108,7 +108,8 @@ class Trajectory:
 
     @property
     def log_z(self) -> float:
-        """Log Z of the energy as it was at the last `follow`."""
+        """Log Z of the energy as it was at the last `follow`; `UserError` if it has none."""
+        self._at.check_law()
         return float(self._log_w.logsumexp(0)) - math.log(self._num_chains)
 
     @property

@@ -37,10 +37,11 @@ class Draws(nn.Module):
             denoise: yield E[v | h] instead of v (bipartite energies only).
 
         Raises:
-            UserError: num_steps is below 1, or energies of the last states are not finite.
+            UserError: num_steps is below 1, the energy has no law, or energies of the last states are not finite.
         """
         if num_steps is not None and num_steps < 1:
             raise UserError(f"num_steps is {num_steps}, but a chain must take at least 1 step")
+        self.energy.check_law()
         for state in self.walk(x, self.num_steps if num_steps is None else num_steps):
             yield self._mean_visible(state) if denoise else state.x
         if bad := int((~self.energy(state.x).isfinite()).sum()):

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
-from ebmlab.energies import Bridge, Energy, Frequencies, PerChain, Potts, TemperedEnergy, Uniform
+from ebmlab.energies import Bridge, Clamped, Energy, Frequencies, PerChain, Potts, TemperedEnergy, Uniform
 from ebmlab.energies.evaluation import Merge
+from ebmlab.energies.pairwise.given_sites import given_sites
 from ebmlab.energies.pairwise.site_tables import SiteTable
 from ebmlab.numerics.noise import drawn_by_column, wide
 from ebmlab.samplers.blocks import ball, redraw
@@ -120,9 +121,11 @@ class GibbsSweep(Sampler):
 
 
 def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
-    """What a sweep reads of a `Potts` model, by itself, tempered, or on a path from independent sites; else None."""
+    """What a sweep reads of a `Potts` model, by itself, clamped, tempered, or on a path from independent sites."""
     if isinstance(energy, Potts) and type(energy).forward is Potts.forward:
         return SiteLaws(energy.site_tables(joint=joint))
+    if type(energy) is Clamped and isinstance(potts := energy.energy, Potts) and type(potts).forward is Potts.forward:
+        return SiteLaws(given_sites(potts, energy.given, energy.free).site_tables(joint=joint))
     factor: float | Tensor
     if type(energy) is Bridge and isinstance(base := energy.base, Uniform | Frequencies):
         factor, others = energy.beta, (1 - energy.beta) * base.logits if isinstance(base, Frequencies) else None

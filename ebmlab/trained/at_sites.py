@@ -11,12 +11,13 @@ from ebmlab.sequences.alignment_file import Rows
 from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
 
 
-def at_sites(sequence: str, form: Preprocessing) -> tuple[Tensor, list[tuple[str, int]]]:
+def at_sites(sequence: str, form: Preprocessing, *, unknown: int | None = None) -> tuple[Tensor, list[tuple[str, int]]]:
     """The values of a sequence, and where its letters stand.
 
     Args:
         sequence: as a row of the training alignment, with gaps and inserts; or one letter for each site of the model.
         form: of the training data, whose `letters` are known.
+        unknown: the value of letters that are not in the alphabet; None refuses them.
 
     Returns:
         Values `(d,)`, int64; and each letter that is no gap with its site from 0, or -1 if it stands at none.
@@ -42,7 +43,8 @@ def at_sites(sequence: str, form: Preprocessing) -> tuple[Tensor, list[tuple[str
             if len(letters) == width:
                 site = {column: i for i, column in enumerate(chosen)}
                 found = [(letter, site.get(column, -1)) for letter, column in rows.residues(text)]
-                return _values("".join(letters[column] for column in chosen), Alphabet(form.letters, form.gap)), found
+                chosen_letters = "".join(letters[column] for column in chosen)
+                return _values(chosen_letters, Alphabet(form.letters, form.gap), unknown), found
     row = f"{form.width}, as a row of the alignment, or " if len(layouts) == 2 else ""
     raise UserError(
         f"the sequence has {len(text)} letters, but must have {row}{size}, one for each site of the model: align it, "
@@ -50,13 +52,15 @@ def at_sites(sequence: str, form: Preprocessing) -> tuple[Tensor, list[tuple[str
     )
 
 
-def _values(letters: str, alphabet: Alphabet) -> Tensor:
+def _values(letters: str, alphabet: Alphabet, unknown: int | None) -> Tensor:
     if "-" not in alphabet.letters and alphabet.gap_value is not None:
         letters = letters.replace("-", alphabet.gap)
-    values = alphabet.encode([letters])[0]
-    if (values == UNKNOWN).any():
-        site = int((values == UNKNOWN).argmax())
+    values = torch.from_numpy(alphabet.encode([letters])[0]).long()
+    is_unknown = values == UNKNOWN
+    if unknown is None and is_unknown.any():
+        site = int(is_unknown.int().argmax())
         raise UserError(
-            f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in {alphabet.letters}"
+            f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in "
+            f"{alphabet.letters}: leave the sequence out, or write a gap there"
         )
-    return torch.from_numpy(values).long()
+    return values if unknown is None else values.masked_fill(is_unknown, unknown)

@@ -143,7 +143,7 @@ def test_pictures_are_for_models_of_pixels(tmp_path: Path) -> None:
         (Preprocessing((1, 2, 3), 255.0, unit=True), 128 / 255),
         (Preprocessing((1, 2, 3), 16.0, 16.0, unit=True), 16 * 128 / 255),
     ):
-        x, _ = read_samples(str(tmp_path / "grey.png"), form, None, "x")
+        x = read_samples(str(tmp_path / "grey.png"), form, None, "x").x
         assert x.flatten().tolist() == pytest.approx([pixel] * 6)
     for form, line in (
         (Preprocessing((1, 2, 3)), "trained on numbers of which none means black or white"),

@@ -70,7 +70,7 @@ def test_spins_of_a_lattice(tmp_path: Path) -> None:
 def test_codes_of_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
     points = plane.draw_points
-    monkeypatch.setattr(plane, "draw_points", lambda x, extent: (decoded.append(x), points(x, extent))[1])
+    monkeypatch.setattr(pictures, "draw_points", lambda x, extent: (decoded.append(x), points(x, extent))[1])
     data = GrayCode2D(num_bits=12)
     samples, png = predict(RatioMatching(MLP(12, hidden_dim=4), num_steps=5), data, tmp_path, 300)
     assert ((samples == 0) | (samples == 1)).all()
@@ -92,7 +92,7 @@ def graphs(folder: Path) -> tuple[RatioMatching, EgoSmall]:
 def test_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sides = []
     draw_graphs = graph_panels.draw_graphs
-    monkeypatch.setattr(graph_panels, "draw_graphs", lambda graphs: (sides.append(graphs), draw_graphs(graphs))[1])
+    monkeypatch.setattr(pictures, "draw_graphs", lambda graphs: (sides.append(graphs), draw_graphs(graphs))[1])
     monkeypatch.setattr(pictures, "MAX_GRAPHS", 4)
     learner, data = graphs(tmp_path)
     samples, png = predict(learner, data, tmp_path, 6)

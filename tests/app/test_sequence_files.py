@@ -12,7 +12,9 @@ from helpers_family import drawn_potts, family_texts
 
 import ebmlab
 from ebmlab.app.cli import main
+from ebmlab.app.compare import compare
 from ebmlab.datamodules import Alignment
+from ebmlab.errors import UserError
 from ebmlab.exchange import read, write
 from ebmlab.sequences import Alphabet
 from ebmlab.trained import mutation_scores
@@ -82,3 +84,48 @@ def test_sequences_that_do_not_fit_are_refused_in_one_line(
         main(["score", "bad.fasta", f"--ckpt_path={converted[0]}", "--output=scores.csv"])
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error:")]
     assert error.value.code == 2 and len(lines) == 1 and said in lines[0] and not Path("scores.csv").exists()
+
+
+def test_sequences_with_unknown_letters_are_left_out_of_the_scores_and_counted(
+    converted: tuple[Path, torch.Tensor], capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, energies = converted
+    texts = [TEXTS[0], "X" + TEXTS[1][1:], TEXTS[2]]
+    Path("some.fasta").write_text("".join(f">s{i}\n{text}\n" for i, text in enumerate(texts)))
+    main(["score", "some.fasta", f"--ckpt_path={folder}", "--output=scores.csv"])
+    assert "some.fasta: left out 1 of 3 sequences, with letters that are not in -ACDEF" in capfd.readouterr().err
+    with Path("scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["sample"], row["name"]) for row in rows] == [("0", "s0"), ("2", "s2")]
+    assert [float(row["energy"]) for row in rows] == pytest.approx(energies[[0, 2]].tolist(), rel=1e-5, abs=1e-4)
+
+
+def test_unknown_letters_of_sequences_are_completed(converted: tuple[Path, torch.Tensor]) -> None:
+    texts = ["XX" + TEXTS[0][2:], TEXTS[1][:-1] + "X"]
+    Path("some.fasta").write_text("".join(f">s{i}\n{text}\n" for i, text in enumerate(texts)))
+    options = [f"--ckpt_path={converted[0]}", "--num_steps=2", "--num_samples=2", "--output=c.fasta"]
+    main(["complete", "some.fasta", *options])
+    lines = Path("c.fasta").read_text().splitlines()
+    assert lines[::2] == [">s0_1", ">s0_2", ">s1_1", ">s1_2"]
+    for text, found in zip([texts[0]] * 2 + [texts[1]] * 2, lines[1::2], strict=True):
+        assert all(a == b or (a == "X" and b in PROTEIN) for a, b in zip(text, found, strict=True))
+
+
+def test_letters_are_conditions(converted: tuple[Path, torch.Tensor]) -> None:
+    main(["predict", f"--ckpt_path={converted[0]}", "--num_samples=3", "--num_steps=1", "--condition=0=W,2=3"])
+    texts = (converted[0] / "samples" / "samples.fasta").read_text().splitlines()[1::2]
+    assert {text[0] + text[2] for text in texts} == {"WD"}
+
+
+def test_sequences_are_compared_without_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = family_texts()
+    for name, part in {"a.fasta": texts[:30], "b.a3m": texts[30:], "w.fasta": ["W" * 12] * 20}.items():
+        Path(name).write_text("".join(f">{i}\n{text}\n" for i, text in enumerate(part)))
+    lines = {line.split()[0]: line.split()[-3:] for line in compare(["a.fasta", "b.a3m", "w.fasta"]).splitlines()[1:]}
+    assert lines["samples"] == ["30", "30", "20"] and float(lines["p"][1]) > 0.01 > float(lines["p"][2])
+    Path("ragged.fasta").write_text(">a\nACD\n>b\nAC\n")
+    Path("some.txt").write_text("0 1\n1 1\n")
+    for name, said in {"ragged.fasta": "sequences of 2 to 3 columns", "some.txt": "stands before the first"}.items():
+        with pytest.raises(UserError, match=said):
+            compare(["a.fasta", name])

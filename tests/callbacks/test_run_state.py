@@ -200,3 +200,14 @@ def test_slots_of_the_buffer_are_states_or_replicas_of_the_domain(slots, dtype):
     with pytest.raises(UserError, match="the checkpoint's replay buffer is damaged"):
         RunState().on_load_checkpoint(None, learner, checkpoint | {"replay_buffer": slots[..., :2]})
     RunState().on_load_checkpoint(None, pl.LightningModule(), checkpoint)  # whose domain nobody knows
+
+
+@pytest.mark.parametrize("wrong", [[0.0, 2.0], [0.0, float("nan")], [0.0, 1.0, 1.0]], ids=str)
+def test_hidden_units_of_the_buffer_are_units_of_the_energy(wrong: list[float]) -> None:
+    learner = ContrastiveDivergence(RBM(3, 2), BlockGibbs(), start=ReplayBuffer(5))
+    checkpoint = {"run_state": {"cpu": torch.get_rng_state().unsqueeze(0)}, "replay_buffer": BITS[:, 0]}
+    checkpoint["replay_buffer_hidden"] = torch.zeros(len(BITS), 2)
+    RunState().on_load_checkpoint(None, learner, checkpoint)
+    checkpoint["replay_buffer_hidden"] = torch.tensor([wrong]).expand(len(BITS), -1)
+    with pytest.raises(UserError, match=r"the checkpoint's replay buffer is damaged: .*; take an earlier"):
+        RunState().on_load_checkpoint(None, learner, checkpoint)

@@ -16,6 +16,7 @@ from ebmlab.energies import GRBM, Bipartite, Clamped, Energy, Gaussian, bridge, 
 from ebmlab.energies.hidden_units import Kind
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z, reverse_ais
+from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.samplers import MALA, BlockGibbs, GibbsLangevin, Sampler
 from ebmlab.testing import chi_square_p
 
@@ -271,12 +272,24 @@ def test_a_law_without_log_z_is_refused(kind: Kind, weights: list[list[float]]) 
         lambda: BlockGibbs().sample(grbm, x, 3),
         lambda: MALA(0.1).last_states(tempered(grbm, 0.5), x, 3),
         lambda: ais(grbm, BlockGibbs(), num_chains=4, num_temperatures=3),
+        lambda: make_learner(grbm, BlockGibbs())[0].draw(x, num_steps=2),
     ):
         with pytest.raises(UserError, match=line):
             attempt()
     if len(weights) == 2:
         with pytest.raises(UserError, match=line):
             MALA(0.1).sample(Clamped(grbm, torch.zeros(2), mask=[True, False]), x[:, :1], 3)
+
+
+def test_log_z_along_a_training_is_refused_where_the_law_is_lost() -> None:
+    torch.manual_seed(0)
+    grbm = machine("gaussian").requires_grad_(False)
+    found = Trajectory(grbm, BlockGibbs(), reference(grbm.domain), num_chains=500)
+    assert found.log_z == pytest.approx(float(line_log_z(grbm)), abs=0.2)
+    grbm.W.mul_(1.3)
+    found.follow()
+    with pytest.raises(UserError, match="has no finite integral"):
+        _ = found.log_z
 
 
 @pytest.mark.parametrize(("kind", "weights"), PROPER)

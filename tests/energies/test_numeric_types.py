@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.data.tables import Rows
-from ebmlab.domains import Binary, Finite, Real, Spin
+from ebmlab.domains import Binary, Domain, Finite, Real, Spin
 from ebmlab.energies import (
     GRBM,
     MLP,
@@ -23,6 +24,7 @@ from ebmlab.energies import (
     Frequencies,
     Gaussian,
     Ising,
+    Potts,
     Scaled,
     Solved,
     StandardNormal,
@@ -34,6 +36,7 @@ from ebmlab.energies import (
 )
 from ebmlab.energies.hidden_units import Kind
 from ebmlab.errors import UserError
+from ebmlab.samplers import DMALA, GibbsSweep, Sampler
 from ebmlab.studies.targets import BinaryNetPosterior
 
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -166,6 +169,32 @@ def test_other_values_are_refused_in_a_line(make: Callable[[], Energy], x: Any, 
     with pytest.raises(UserError) as error:
         getattr(energy, method)(x)
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_floats_of_another_shape_are_refused_in_a_line(name: str) -> None:
+    """One value or one coordinate too many, axes exchanged or joined, no batch; also where torch would broadcast."""
+    energy = ALL[name]()
+    event = energy.domain.event_shape
+    wrong = [(2, *event[:-1], event[-1] + 1), (2, event[0] + 1, *event[1:]), (2, *event, 1), event[:-1], ()]
+    wrong += [(2, *reversed(event)), (2, math.prod(event))] if len(event) == 2 and event[0] != event[1] else []
+    for shape in wrong:
+        with pytest.raises(UserError) as error:
+            energy(torch.zeros(shape, dtype=energy.dtype))
+        assert str(error.value).startswith(f"states of {energy.domain} have shape (B, ") and "\n" not in str(
+            error.value
+        )
+
+
+@pytest.mark.parametrize("sampler", [DMALA(0.2), GibbsSweep()])
+def test_steps_do_not_look_at_shapes(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked at once, where a chain starts."""
+    energy, seen = Potts(4, 3), []
+    require_shape = Domain.require_shape
+    monkeypatch.setattr(Domain, "require_shape", lambda domain, x: seen.append(1) or require_shape(domain, x))
+    for num_steps in (1, 10):
+        sampler.sample(energy, energy.random(2), num_steps)
+    assert len(seen) == 2
 
 
 def test_a_type_that_rounds_the_values_is_refused() -> None:

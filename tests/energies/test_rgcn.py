@@ -163,7 +163,7 @@ def test_bad_sizes(sizes: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 9), (6,), (2, 4, 4)])
 def test_wrong_states(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UserError, match=r"upper triangle of 4 nodes takes \(B, 6\)"):
+    with pytest.raises(UserError, match=r"states of Binary\(6\) have shape \(B, 6\), got"):
         RGCN(4)(torch.zeros(shape))
 
 

@@ -14,7 +14,7 @@ from helpers_mutants import mutant
 from torch import nn
 
 from ebmlab.domains import Finite
-from ebmlab.energies import Bridge, Energy, Frequencies, Potts, Scaled, TemperedEnergy, Uniform
+from ebmlab.energies import Bridge, Clamped, Energy, Frequencies, Potts, Scaled, TemperedEnergy, Uniform
 from ebmlab.energies.pairwise import site_tables as tables_module
 from ebmlab.errors import UserError
 from ebmlab.samplers import GibbsSweep
@@ -72,8 +72,14 @@ def frequencies(d: int = 3, q: int = 3) -> Frequencies:
     return Frequencies(torch.randn(d, q, generator=torch.Generator().manual_seed(1)).softmax(-1)).double()
 
 
+def given_two(d: int, q: int, pairs: Any = None) -> Clamped:
+    """The law of all sites but the second and the last."""
+    potts = model(pairs, d + 2, q)
+    return Clamped(potts, potts.random(1)[0], mask=[i in (1, d + 1) for i in range(d + 2)])
+
+
 def by_tables(d: int = 3, q: int = 3) -> dict[str, Energy]:
-    """Potts models at other temperatures and on the way from independent sites."""
+    """Potts models given some sites, at other temperatures, and on the way from independent sites."""
     potts = model(d=d, q=q)
     return {
         "tempered": Scaled(potts, 2.5),
@@ -81,12 +87,15 @@ def by_tables(d: int = 3, q: int = 3) -> dict[str, Energy]:
         "from frequencies": Bridge(frequencies(d, q), potts, beta=0.3),
         "at the base": Bridge(frequencies(d, q), potts, beta=0.0),
         "tempered at the end": Bridge(frequencies(d, q), Scaled(potts, 0.5), beta=0.8),
+        "given some sites": given_two(d, q),
+        "given some sites, some pairs": given_two(d, q, [[0, 2], [1, 2], [3, 4]]),
+        "given some sites, tempered": Scaled(given_two(d, q), 0.5),
     }
 
 
 @pytest.mark.parametrize("scan", SCANS)
 @pytest.mark.parametrize("name", by_tables())
-def test_a_sweep_by_tables_on_the_way_to_a_model_leaves_the_law_invariant(name: str, scan: Any) -> None:
+def test_a_sweep_by_tables_of_what_is_made_of_a_model_leaves_the_law_invariant(name: str, scan: Any) -> None:
     energy = by_tables(q=2 if scan == "random" else 3)[name]
     assert cast(Any, GibbsSweep(scan).init(energy, energy.random(2))).laws is not None
     found = assert_invariant(GibbsSweep(scan), energy)
