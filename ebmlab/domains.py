@@ -41,8 +41,6 @@ class Domain(Recorded):
         ebmlab.errors.UserError: state number 0, counted from 0, is not in Spin(2x3): its values must be -1 or +1
     """
 
-    event_shape: tuple[int, ...]
-
     def __init__(self, shape: int | Sequence[int]) -> None:
         self.shape = _sizes(type(self).__name__, "shape", shape)
         self.event_shape = self.shape
@@ -79,12 +77,10 @@ class Domain(Recorded):
         inside = self._contains(x)
         if inside.all():
             return
-        bad = ~torch.isfinite(x).flatten(1).all(1)
-        if bad.any():
-            first = int(bad.nonzero()[0])
+        if (bad := ~torch.isfinite(x).flatten(1).all(1)).any():
             raise UserError(
-                f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite), the first is number {first}, "
-                "counted from 0"
+                f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite), the first is number "
+                f"{int(bad.nonzero()[0])}, counted from 0"
             )
         first = int((~inside.flatten(1).all(1)).nonzero()[0])
         raise UserError(f"state number {first}, counted from 0, is not in {self}: its values must be {self._values()}")
@@ -97,11 +93,18 @@ class Domain(Recorded):
 
     def hops(self, new: Tensor, old: Tensor) -> Tensor:
         """How far each chain moved, `(B,)`: the Euclidean distance on Real, the number of changed coordinates else."""
-        moved = (new - old).flatten(1)
+        return self.lengths(self.difference(new, old))
+
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """How each entry of states `(B, *event_shape)` differs: new - old on Real, 1 or 0 else; written into `out`."""
+        return torch.sub(new, old, out=out)
+
+    def lengths(self, difference: Tensor) -> Tensor:
+        """The hops `(N,)` of differences `(N, *event_shape)`."""
+        moved = difference.flatten(1)
         if moved.shape[1] <= 4 and len(moved) > 1000:  # torch takes three times as long to sum many very short rows
             return reduce(torch.add, moved.square().unbind(1)).sqrt()
-        distance: Tensor = torch.linalg.vector_norm(moved, dim=1)
-        return distance
+        return torch.linalg.vector_norm(moved, dim=1)  # type: ignore[no-any-return]
 
     def enumerate(self) -> Tensor:
         """All N states of a finite domain, `(N, *event_shape)`.
@@ -147,9 +150,13 @@ class Finite(Domain):
         """The values of one coordinate, in the order of the index form: `(num_values,)`, or one-hot rows `(K, K)`."""
         return self.from_index(torch.arange(self.num_values))
 
-    def hops(self, new: Tensor, old: Tensor) -> Tensor:
-        new = self.flat(new).detach()
-        return torch.ne(new, self.flat(old), out=torch.empty_like(new)).sum(1)  # booleans take six times as long to add
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
+        if out is None:  # booleans take six times as long to add
+            return torch.ne(new := new.detach(), old.detach(), out=torch.empty_like(new))
+        return torch.ne(new, old, out=out)
+
+    def lengths(self, difference: Tensor) -> Tensor:
+        return difference.flatten(1).sum(1)
 
     def to_index(self, x: Tensor) -> Tensor:
         """Converts states `(B, *event_shape)` to their index form `(B, *shape)`, int64."""
@@ -165,9 +172,7 @@ class Finite(Domain):
     def enumerate(self) -> Tensor:
         size = self.size
         if self.num_values**size > MAX_ENUMERABLE:
-            raise UserError(
-                f"{self} has {self.num_values}^{size} states, too many to enumerate (at most {MAX_ENUMERABLE})"
-            )
+            raise UserError(f"{self} has {self.num_values}^{size} states, but only {MAX_ENUMERABLE} can be enumerated")
         index = torch.tensor(list(itertools.product(range(self.num_values), repeat=size)))
         return self.from_index(index.view(-1, *self.shape))
 
@@ -274,8 +279,8 @@ class Categorical(Finite):
     def flat(self, x: Tensor) -> Tensor:
         return x.reshape(len(x), self.size, self.num_values)
 
-    def hops(self, new: Tensor, old: Tensor) -> Tensor:
-        return (new != old).any(-1).flatten(1).sum(1).to(new.dtype)
+    def lengths(self, difference: Tensor) -> Tensor:
+        return difference.flatten(1).sum(1) / 2  # where a coordinate changes, a 1 moves
 
     def _contains(self, x: Tensor) -> Tensor:
         return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)

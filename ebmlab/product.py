@@ -130,8 +130,12 @@ class Product(Domain):
             with explained(f"{name}: {WHY}", UserError):
                 self.parts[name].validate(part)
 
-    def hops(self, new: Tensor, old: Tensor) -> Tensor:
-        """Coordinates of finite parts that have changed, plus the Euclidean distances of real parts, `(B,)`."""
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
         before, after = self.split(old), self.split(new)
-        moves = [part.hops(after[name], before[name]) for name, part in self.parts.items()]
-        return torch.stack(moves).sum(0)
+        joined = self.join({name: part.difference(after[name], before[name]) for name, part in self.parts.items()})
+        return joined if out is None else out.copy_(joined)
+
+    def lengths(self, difference: Tensor) -> Tensor:
+        """Coordinates of finite parts that have changed, plus the Euclidean distances of real parts, `(N,)`."""
+        rows = self.split(difference)
+        return torch.stack([part.lengths(rows[name]) for name, part in self.parts.items()]).sum(0)

@@ -41,6 +41,7 @@ def steps(
         state, report = step(energy, state, rows[k % period], *options)
         state.step = k + 1
         yield state, report
+        del report  # it holds the state before, whose memory the next step can take
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.energies.hidden_units import BITS, HiddenUnits
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler, require_bipartite
@@ -59,7 +59,7 @@ def step(energy: Energy, state: BlockGibbsState, settings: Sequence[Number]) -> 
     """H ~ p(h | x), and then the next x ~ p(v | h)."""
     new = start(energy, cast(Bipartite, energy).sample_visible(state.hidden), settings)
     assert new.logits is not None
-    return new, Info(ByChain(_valid, new.logits), ByChain(energy.domain.hops, new.x, state.x))
+    return new, Info(Sure(new.x, new.logits), Moved(energy.domain, new.x, state.x))
 
 
 class BlockGibbs(Sampler):
@@ -85,8 +85,3 @@ class BlockGibbs(Sampler):
 
     def kernel_on(self, energy: Energy) -> Kernel:
         return Kernel(start, step)
-
-
-def _valid(logits: Tensor) -> Tensor:
-    """1 for each chain, NaN where the hidden units have no law: `clamp` keeps NaN."""
-    return logits.sum(1).clamp(1, 1)

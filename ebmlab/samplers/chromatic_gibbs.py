@@ -14,7 +14,7 @@ from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli, categorical
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
@@ -85,7 +85,7 @@ def step(energy: Energy, state: State, settings: Sequence[Number]) -> tuple[Stat
     """A sweep over all sites."""
     new, valid = swept(energy, state, sweep)
     acceptance = lambda: new.x.new_ones(len(new.x)).masked_fill(~valid, torch.nan)  # noqa: E731
-    return new, Info(acceptance, ByChain(energy.domain.hops, new.x, state.x))
+    return new, Info(acceptance, Moved(energy.domain, new.x, state.x))
 
 
 class ChromaticGibbs(Sampler):
@@ -156,12 +156,14 @@ class ChromaticGibbs(Sampler):
         if self._watched or self._by_steps:
             return None
         table, y = _sites_first(energy, x)
-        total = x.new_zeros(len(x))
+        total, before = x.new_zeros(len(x)), torch.empty_like(table)
         for _ in range(num_steps):
-            before = None if hops is None else y.clone()
+            if hops is not None:
+                before.copy_(table)
             total += self._sweep(energy, table, y)
-            if hops is not None and before is not None:
-                hops += energy.domain.hops(y, before)
+            if hops is not None:  # the difference takes the place of the states before
+                torch.ne(table, before, out=before)
+                hops += energy.domain.lengths(before.transpose(0, 1))
         return None if total.isnan().any() else y
 
 

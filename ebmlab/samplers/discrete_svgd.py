@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.numerics.noise import wide
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.relaxed_mala import harden, lift, soften
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
@@ -88,7 +88,7 @@ class DiscreteSVGD(Sampler):
         x = harden(energy.domain, z)
         new = replace(state, x=x, z=z, step=state.step + 1)
         acceptance = x.new_ones(len(x)).masked_fill_(z.flatten(1).sum(1).isnan(), torch.nan)
-        return new, Info(acceptance, ByChain(energy.domain.hops, x, state.x), evaluations=2.0)
+        return new, Info(acceptance, Moved(energy.domain, x, state.x), evaluations=2.0)
 
 
 def stein_direction(z: Tensor, score: Tensor, weights: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin, Options, propose
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number
@@ -36,12 +36,7 @@ def step(
         new = GradientState(x=draw.y, energy=torch.full_like(value, torch.nan), grad=grad)
     else:
         new = start(energy, draw.y, settings, options)
-    hops = draw.hops or ByChain(energy.domain.hops, draw.y, state.x)
-    return new, Info(ByChain(_valid, value), hops)
-
-
-def _valid(energy: Tensor) -> Tensor:
-    return torch.ones_like(energy).masked_fill(energy.isnan(), torch.nan)
+    return new, Info(Sure(draw.y, value.unsqueeze(1)), Moved(energy.domain, draw.y, state.x))
 
 
 class DULA(DiscreteLangevin):

@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Bipartite, BipartiteBridge, Energy, Gaussian, PerChain
 from ebmlab.errors import UserError
-from ebmlab.samplers.by_chain import ByChain, certain
+from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import check_settings
 from ebmlab.samplers.metropolis import metropolis
@@ -112,13 +112,13 @@ def step(
     x = torch.lerp(state.mean, state.x, state.law.decay).addcmul_(noise, state.law.std)
     later = adjusted if next_adjusted is None else next_adjusted
     new = start(energy, x, settings, factors, temperature, noise_temperature, later, law=state.law)
-    probability: Tensor | ByChain = ByChain(certain, x)
+    probability: Tensor | Sure = Sure(x)
     if adjusted and state.marginal is not None and new.marginal is not None:
         back = _log_density(state.x, new)
         forth = -noise.square().sum(1) / 2
         accepted, probability = metropolis(state.marginal - new.marginal + back - forth)
         new = new.overwritten(accepted, state)
-    return new, Info(probability, ByChain(energy.domain.hops, new.x, state.x))
+    return new, Info(probability, Moved(energy.domain, new.x, state.x))
 
 
 class GibbsLangevin(Sampler):

@@ -12,7 +12,6 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.blocks import place, values_at
-from ebmlab.samplers.by_chain import ByChain
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import decide
 from ebmlab.samplers.numbers import Number
@@ -103,11 +102,7 @@ class OneFlip(Proposal):
         flat, i = y.view(len(y), -1), path.coordinates
         old = flat.gather(1, i)
         flat.scatter_(1, i, 1 - old if isinstance(self.domain, Binary) else -old)
-        return Draw(y, lambda: self.log_prob(path), reverse=path, hops=ByChain(_one, old))
-
-
-def _one(old: Tensor) -> Tensor:
-    return torch.ones_like(old).squeeze(1)
+        return Draw(y, lambda: self.log_prob(path), reverse=path)
 
 
 class IndependentMoves(Proposal):

@@ -13,7 +13,7 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, PerChain
 from ebmlab.numerics.noise import normal, uniform, wide
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic_rise, length_unit
 from ebmlab.samplers.metropolis import metropolis
@@ -89,9 +89,7 @@ def step(
     new, end = leapfrog(energy, state, begin, settings, options)
     accepted, probability = metropolis(state.energy - new.energy - kinetic_rise(end, begin), chance)
     after = new.overwritten(accepted, state)
-    return after, Info(
-        probability, ByChain(energy.domain.hops, after.x, state.x), evaluations=float(options.num_leapfrog)
-    )
+    return after, Info(probability, Moved(energy.domain, after.x, state.x), evaluations=float(options.num_leapfrog))
 
 
 class Numbers(NamedTuple):

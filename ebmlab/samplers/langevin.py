@@ -15,13 +15,14 @@ from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import normal
-from ebmlab.samplers.by_chain import ByChain, certain, steps_together
+from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.numbers import Number, plus, root
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Schedule
 from ebmlab.samplers.state import BipartiteState, Info
+from ebmlab.samplers.tally import steps_together
 from ebmlab.settings import require_positive
 
 FEW = 16  # coordinates of a chain up to which `_run` keeps each coordinate of all chains in one row of memory
@@ -77,14 +78,14 @@ def step(
     y = plus(plus(state.x, -alpha, state.grad), root(alpha * (2 * temperature)), noise)
     new = start(energy, y, settings, temperature, adjusted if next_adjusted is None else next_adjusted)
     if not adjusted:
-        return new, Info(ByChain(certain, y), ByChain(energy.domain.hops, y, state.x))
+        return new, Info(Sure(y), Moved(energy.domain, y, state.x))
     assert state.energy is not None and new.energy is not None
     back = plus(state.x - y, alpha, new.grad).square().flatten(1).sum(1) / (4 * alpha * temperature)
     forth = noise.square().flatten(1).sum(1) / 2
     log_ratio = (state.energy - new.energy) / temperature - back + forth
     accepted, probability = metropolis(log_ratio)
     after = new.overwritten(accepted, state)
-    return after, Info(probability, ByChain(energy.domain.hops, after.x, state.x))
+    return after, Info(probability, Moved(energy.domain, after.x, state.x))
 
 
 class Langevin(Sampler):

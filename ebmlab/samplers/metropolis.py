@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
 from ebmlab.numerics.noise import uniform
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.proposals import Draw, Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, GradientState, Info
@@ -34,7 +34,7 @@ def decide(energy: Energy, log_ratio: Tensor, *, draw: Draw, new: Any, old: Any)
     """The next state, and its report: the new state with probability min(1, exp(log_ratio)), else the old one.
 
     Args:
-        energy: whose domain says how far chains have moved, unless the draw knows it.
+        energy: whose domain says how far chains have moved.
         log_ratio: as in `metropolis`.
         draw: what led to the new state.
         new: the state at y, which may be overwritten.
@@ -52,10 +52,7 @@ def decide(energy: Energy, log_ratio: Tensor, *, draw: Draw, new: Any, old: Any)
     """
     accepted, probability = metropolis(log_ratio)
     after = new.overwritten(accepted, old)
-    if draw.hops is None:
-        return after, Info(probability, ByChain(energy.domain.hops, after.x, old.x))
-    hops = draw.hops
-    return after, Info(probability, hops.times(accepted) if isinstance(hops, ByChain) else lambda: hops() * accepted)
+    return after, Info(probability, Moved(energy.domain, after.x, old.x))
 
 
 class MetropolisSampler(Sampler):
@@ -130,4 +127,4 @@ class MetropolisSampler(Sampler):
                 state = replace(state, proposal=here)
         after = new.overwritten(accepted, state)
         after.step = state.step + 1
-        return after, Info(probability, ByChain(energy.domain.hops, after.x, state.x), evaluations=self.evaluations)
+        return after, Info(probability, Moved(energy.domain, after.x, state.x), evaluations=self.evaluations)

@@ -17,9 +17,9 @@ from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.products import fast_products
-from ebmlab.samplers.by_chain import Tally
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.state import Info, Leg, State
+from ebmlab.samplers.tally import tallied
 
 WITH_KERNEL = "DMALA, ACS, AnyScale, GWG, PathAuxiliary, DULA, Langevin, GibbsLangevin, BlockGibbs and ChromaticGibbs"
 CACHED, SMALLEST = 2**19, 100  # coordinates of the chains that move at a time on a CPU, but not fewer chains
@@ -143,6 +143,7 @@ class Sampler(Recorded, nn.Module):
         for _ in range(num_steps):
             state, info = self.step(energy, state)
             yield state, info
+            del info
 
     def sample(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> tuple[Tensor, Info]:
         """Runs the chains from x `(B, *event)`.
@@ -220,17 +221,15 @@ class Sampler(Recorded, nn.Module):
         hops = x.new_zeros(len(x))
         if (last := self._in_place(energy, x, num_steps, hops)) is not None:
             return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
-        acceptance, moved, evaluations = Tally(x.new_zeros(len(x))), Tally(x.new_zeros(len(x))), 0.0
-        for state, info in self.chain(energy, x, num_steps):
-            x, evaluations = state.x, evaluations + info.evaluations
-            info.add_to(acceptance, moved)
-        return x, Info(acceptance.total(), moved.total(), evaluations=evaluations) / max(num_steps, 1)
+        last, total = tallied(energy.domain, x, self.chain(energy, x, num_steps))
+        return last, total / max(num_steps, 1)
 
     def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
         if (last := self._in_place(energy, x, num_steps)) is not None:
             return last
-        for state, _ in self.chain(energy, x, num_steps):
-            x = state.x
+        for pair in self.chain(energy, x, num_steps):
+            x = pair[0].x
+            del pair  # as in `tallied`
         return x
 
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Bipartite, PerChain
-from ebmlab.samplers.by_chain import Tally
 from ebmlab.samplers.proposals import Proposal
 
 Later = Tensor | Callable[[], Tensor]
@@ -163,13 +162,14 @@ class Info:
         tensor([1., 1., 1., 1., 1.])
     """
 
+    __slots__ = ("_acceptance", "_hops", "evaluations")
+
     def __init__(self, acceptance: Later, hops: Later, *, evaluations: float = 1.0) -> None:
         self._acceptance, self._hops, self.evaluations = acceptance, hops, evaluations
 
-    def add_to(self, acceptance: Tally, hops: Tally) -> None:
-        """Adds both, which are read later."""
-        acceptance.add(self._acceptance)
-        hops.add(self._hops)
+    def later(self) -> tuple[Later, Later]:
+        """Acceptance and hops as given, or read before."""
+        return self._acceptance, self._hops
 
     @property
     def acceptance(self) -> Tensor:

@@ -14,7 +14,7 @@ from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.pairwise import Pairwise
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli, categorical, uniform
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
 
@@ -62,7 +62,7 @@ class SwendsenWang(Sampler):
         y, probability = self._redrawn(model, x, label)
         valid = ~(rise + probability).isnan()  # as in `Gibbs`: no valid law, so x stays
         new = replace(state, x=Merge(valid)(y, x), step=state.step + 1)
-        return new, Info(lambda: probability.masked_fill(~valid, torch.nan), ByChain(energy.domain.hops, new.x, x))
+        return new, Info(lambda: probability.masked_fill(~valid, torch.nan), Moved(energy.domain, new.x, x))
 
     def _bonded(self, model: Ising | ScalarPotts, x: Tensor) -> tuple[Tensor, Tensor]:
         """The cluster of each site of each chain, `(B * d,)`, and the sum of w over all edges of a chain, `(B,)`."""

@@ -13,7 +13,7 @@ from ebmlab.domains import Domain
 from ebmlab.energies import Energy, PerChain
 from ebmlab.energies.paths.tempering import Tempering, tempered
 from ebmlab.errors import UserError
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
@@ -144,7 +144,7 @@ class Tempered(Sampler):
         x = new.replicas.x.view(chains, -1, *state.x.shape[1:])[:, 0]
         acceptance = info.acceptance.view(chains, -1)[:, 0]
         new = replace(new, x=x, step=k)
-        return new, Info(acceptance, ByChain(energy.domain.hops, x, state.x), evaluations=evaluations * len(self.betas))
+        return new, Info(acceptance, Moved(energy.domain, x, state.x), evaluations=evaluations * len(self.betas))
 
     def ladder(self, energy: Energy, rows: Tensor) -> Tempering:
         """The energy of B * K replicas, each at its own temperature."""

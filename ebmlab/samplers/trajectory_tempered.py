@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Domain
 from ebmlab.energies import Bridge, Energy, PerChain
 from ebmlab.errors import UserError
-from ebmlab.samplers.by_chain import ByChain
+from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
@@ -136,7 +136,7 @@ class TrajectoryTempered(Sampler):
                 swaps = pairs / min(2, len(path) - 1)  # every second pair: two energies, and the kernel's `init`
                 evaluations += swaps * (2 + info.evaluations * self.kernel_of(k).keeps_values)
         new = replace(new, x=new.replicas[0].x)
-        return new, Info(moved[0][1].acceptance, ByChain(energy.domain.hops, new.x, state.x), evaluations=evaluations)
+        return new, Info(moved[0][1].acceptance, Moved(energy.domain, new.x, state.x), evaluations=evaluations)
 
     def swap(self, path: list[Energy], state: TrajectoryState) -> TrajectoryState:
         """One round of swaps, between every second pair of neighbours."""

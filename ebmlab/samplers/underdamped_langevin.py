@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.numerics.noise import normal
-from ebmlab.samplers.by_chain import ByChain, certain
+from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic_rise, length_unit
 from ebmlab.samplers.metropolis import metropolis
@@ -70,7 +70,7 @@ def step(
     x = drift(x, scale, half, velocity)  # A
     new = _arrived(energy, x, velocity, options)
     new = replace(new, velocity=kick(velocity, scale, half, new.grad))  # B
-    return new, Info(ByChain(certain, x), ByChain(energy.domain.hops, x, state.x))
+    return new, Info(Sure(x), Moved(energy.domain, x, state.x))
 
 
 def adjusted(
@@ -89,7 +89,7 @@ def adjusted(
     assert state.energy is not None and new.energy is not None
     accepted, probability = metropolis(state.energy - new.energy - kinetic_rise(end, begin))
     after = replace(new, velocity=end).overwritten(accepted, replace(state, velocity=-begin))
-    return after, Info(probability, ByChain(energy.domain.hops, after.x, state.x))
+    return after, Info(probability, Moved(energy.domain, after.x, state.x))
 
 
 def refreshed(velocity: Tensor, kept: Number) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -13,26 +14,31 @@ from helpers_grbm import PASS, Banana, make_grbm
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ebmlab.energies import RBM, Energy, Ising
+from ebmlab.domains import Binary, Real
+from ebmlab.energies import RBM, Energy, Ising, Potts, ProductMLP
 from ebmlab.engine.compiled import Ran
 from ebmlab.errors import UserError
+from ebmlab.product import Product
 from ebmlab.samplers import (
     DMALA,
     DULA,
     GWG,
     MALA,
+    Alternate,
     BlockGibbs,
     ChromaticGibbs,
     DiscreteSVGD,
+    Gibbs,
+    GibbsLangevin,
     Info,
     Langevin,
     Sampler,
     State,
     UnderdampedLangevin,
-    by_chain,
     sampler,
+    tally,
 )
-from ebmlab.samplers.by_chain import ByChain, Tally
+from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.schedules import Constant, Cosine
 
 CASES = [
@@ -192,24 +198,77 @@ def test_reports_of_few_chains_take_few_operations(kernel: Sampler, energy: Ener
     assert counts[1] - counts[0] < 4 * 64
 
 
-def test_steps_of_many_chains_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tally adds up what the steps say, also where functions and sizes change, and NaN stays."""
-    read: list[int] = []
+SAMPLED = [
+    *CASES,
+    (UnderdampedLangevin(0.1), Banana(2)),
+    (MALA(0.1), Banana(2)),
+    (GibbsLangevin(0.1), make_grbm(2).float()),
+    (Gibbs(), Potts(4, 3)),
+    (DMALA(0.4), Potts(4, 3)),
+    (Alternate(bits=DMALA(0.5), place=MALA(0.1)), ProductMLP(Product(bits=Binary(3), place=Real(2)), hidden_dim=4)),
+]
 
-    def rows(x: Tensor) -> Tensor:
-        read.append(len(x))
-        return x.sum(1)
 
-    monkeypatch.setattr(by_chain, "TOGETHER", 24)
-    steps = torch.arange(60.0).view(10, 2, 3)
-    tally = Tally(torch.zeros(2))
-    for x in steps[:7]:
-        tally.add(ByChain(rows, x).times(torch.tensor([1.0, 0.5])))
-    tally.add(torch.ones(2))
-    tally.add(lambda: torch.ones(2))
-    for x in steps[7:]:
-        tally.add(ByChain(rows, x))
-    assert torch.equal(tally.total(), steps.sum(2)[:7].sum(0) * torch.tensor([1.0, 0.5]) + 2 + steps.sum(2)[7:].sum(0))
-    assert read == [8, 6, 6], "four steps of six numbers at once"
-    tally.add(ByChain(rows, torch.tensor([[torch.nan], [1.0]])))
-    assert tally.total().isnan().tolist() == [True, False]
+@pytest.mark.parametrize(("kernel", "energy"), SAMPLED, ids=lambda part: type(part).__name__)
+@pytest.mark.parametrize("together", [1, 40, 2**17])
+def test_the_report_is_the_mean_of_those_of_the_steps(
+    kernel: Sampler, energy: Energy, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many steps are read at once, and with a rest."""
+    monkeypatch.setattr(tally, "TOGETHER", together)
+    monkeypatch.setattr(tally, "MOST", 3)
+    x = energy.random(5)
+    torch.manual_seed(1)
+    _, info = kernel.sample(energy, x, 7)
+    torch.manual_seed(1)
+    if isinstance(kernel, ChromaticGibbs) or isinstance(energy, Banana):  # they move all chains in place otherwise
+        pairs = kernel.chain(energy, x, 7)
+        _, info = tally.tallied(energy.domain, x, pairs)
+        info = info / 7
+        torch.manual_seed(1)
+    acceptance, hops, old = [], [], x
+    for state, step in kernel.chain(energy, x, 7):
+        acceptance.append(step.acceptance)
+        moved = energy.domain.hops(state.x, old)
+        torch.testing.assert_close(step.hops, moved)
+        hops.append(moved)
+        old = state.x.clone()
+    torch.testing.assert_close(info.acceptance, torch.stack(acceptance).mean(0))
+    torch.testing.assert_close(info.hops, torch.stack(hops).mean(0))
+
+
+def test_a_law_that_is_nan_in_one_step_stays_in_the_sum() -> None:
+    """Also among reports that are numbers, or functions."""
+    domain, x = Real(2), torch.zeros(3, 2)
+    bad = torch.tensor([[0.0], [torch.nan], [torch.inf]])
+    reports = [
+        Info(Sure(x), torch.ones(3)),
+        Info(Sure(x, torch.zeros(3, 1)), Moved(domain, x + 3, x)),
+        Info(Sure(x, bad), lambda: torch.ones(3)),
+        Info(torch.full((3,), 0.5), Moved(domain, x, x)),
+        Info(lambda: torch.full((3,), 0.5), torch.ones(3), evaluations=2.0),
+    ]
+    last, total = tally.tallied(domain, x, [(State(x=x + k), info) for k, info in enumerate(reports)])
+    torch.testing.assert_close(total.acceptance, torch.tensor([4.0, torch.nan, 4.0]), equal_nan=True)
+    torch.testing.assert_close(total.hops, torch.full((3,), 3 + 3 * 2**0.5))
+    assert total.evaluations == 6 and torch.equal(last, x + 4)
+    assert Sure(x, bad)().isnan().tolist() == [False, True, False]
+
+
+def test_a_chain_holds_no_state_but_the_last_while_it_steps() -> None:
+    """So that the next step can take the memory of the one before."""
+    alive: list[int] = []
+
+    class Watched(DMALA):
+        def step(self, energy: Energy, state: Any) -> tuple[Any, Info]:
+            alive.append(sum(reference() is not None for reference in seen))
+            new, info = super().step(energy, state)
+            seen.append(weakref.ref(new.x))
+            return new, info
+
+    rbm = RBM(6, 4)
+    for run in (Watched(0.4).sample, Watched(0.4).last_states):
+        seen: list[weakref.ref[Tensor]] = []
+        alive.clear()
+        run(rbm, rbm.random(5), 6)
+        assert max(alive) == 1

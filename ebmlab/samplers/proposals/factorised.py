@@ -10,7 +10,6 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Spin
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.softplus import sum_softplus
-from ebmlab.samplers.by_chain import ByChain
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals.proposal import Draw, Proposal
 
@@ -81,10 +80,6 @@ def flipped(domain: Domain, x: Tensor, flips: Tensor) -> Tensor:
     return torch.addcmul(x, x, flips, value=-2)
 
 
-def _counted(flips: Tensor) -> Tensor:
-    return flips.flatten(1).sum(1)
-
-
 class Flips(Factorised):
     """The proposal for coordinates with two values. A move says for each coordinate whether it flips, 0 or 1.
 
@@ -102,7 +97,7 @@ class Flips(Factorised):
     def sample(self) -> Draw:
         flips = bernoulli(self.logits)
         y = flipped(self.domain, self.x, flips)
-        return Draw(y, lambda: self.log_prob(flips), reverse=flips, hops=ByChain(_counted, flips))
+        return Draw(y, lambda: self.log_prob(flips), reverse=flips)
 
     def log_prob(self, move: Tensor) -> Tensor:
         return (move * self.logits).flatten(1).sum(1) - self.normaliser

@@ -17,7 +17,6 @@ class Draw:
         y: the proposed state, `(B, *event)`.
         log_prob: log q of the move that was drawn, `(B,)`, or a function that computes it when it is first read.
         reverse: the move from y back to x, in the form that `log_prob` of the proposal at y takes.
-        hops: computes how many coordinates the move changes, `(B,)`; None where x and y must be compared.
 
     Example:
         >>> import torch
@@ -32,9 +31,8 @@ class Draw:
         log_prob: Tensor | Callable[[], Tensor],
         *,
         reverse: Any,
-        hops: Callable[[], Tensor] | None = None,
     ) -> None:
-        self.y, self._log_prob, self.reverse, self.hops = y, log_prob, reverse, hops
+        self.y, self._log_prob, self.reverse = y, log_prob, reverse
 
     @property
     def log_prob(self) -> Tensor:
