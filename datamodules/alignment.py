@@ -189,10 +189,11 @@ class Alignment(TensorDataModule):
                 room[split] -= size
         for number, split in enumerate(SPLITS):
             if not (chosen == number).any():
+                few = "check alphabet and max_sequence_gaps" if len(sizes) == total else "set identity higher"
                 raise UserError(
-                    f"Alignment: the {total} sequences form {len(sizes)} groups of alike ones, the largest of "
-                    f"{int(sizes.max())}, which leaves none for the {split} split: set identity higher, or "
-                    "larger fractions"
+                    f"Alignment: {self.family.dropped}; the {total} sequences form {len(sizes)} groups of alike ones, "
+                    f"the largest of {int(sizes.max())}, which leaves none for the {split} split: {few}, or set larger "
+                    "fractions"
                 )
         return chosen
 

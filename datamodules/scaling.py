@@ -96,7 +96,7 @@ def scaling(x: Tensor, form: Form, title: str) -> Preprocessing:
     shape, low, high = tuple(x.shape[1:]), float(x.min()), float(x.max())
     if form.domain == "mixed":
         return Preprocessing(shape, classes=form.classes)
-    found = f"{title}: the values lie between {low:.6g} and {high:.6g}"
+    found = f"{title}: the values {_seen(x, form)}"
     whole = not x.is_floating_point() or bool((x == x.round()).all())
     if form.domain in ("ordinal", "categorical"):
         return _discrete(x, form, whole, found)
@@ -142,6 +142,14 @@ def _discrete(x: Tensor, form: Form, whole: bool, found: str) -> Preprocessing:
     num_values, shape = form.num_values or int(x.max()) + 1, tuple(x.shape[1:])
     limits = (0.0, num_values - 1.0)
     return Preprocessing(shape, num_classes=num_values if form.domain == "categorical" else 0, limits=limits)
+
+
+def _seen(x: Tensor, form: Form) -> str:
+    """The values, if they should be bits or spins and are few, else their range."""
+    values = torch.unique(x).tolist()
+    if form.domain in ("binary", "spin") and 2 < len(values) <= 5:
+        return f"are {', '.join(f'{value:.6g}' for value in values)}"
+    return f"lie between {values[0]:.6g} and {values[-1]:.6g}"
 
 
 def _only(x: Tensor, low: float, high: float) -> bool:

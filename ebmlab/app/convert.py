@@ -118,7 +118,7 @@ def _about(found: Foreign) -> str:
     if isinstance(energy, Potts):
         size = f"{len(energy.pairs)} pairs of sites"
     parts = [f"{type(energy).__name__} on {energy.domain}", size, f"offset {found.offset:.9g}" if found.offset else ""]
-    facts = [f"{name} {value}" for name, value in found.facts.items()]
+    facts = [f"{name} {value}" for name, value in found.facts.items() if value != ""]
     return f"{found.kind}, {', '.join(part for part in (*parts, *facts) if part)}"
 
 

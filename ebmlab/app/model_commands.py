@@ -223,8 +223,9 @@ def given_part(given: str, shape: tuple[int, ...], columns: Sequence[str] = ()) 
     if given not in HALVES:
         path = Path(given)
         if path.suffix != ".npy" or not path.is_file():
-            words = f"names of columns ({few(columns, 10)})" if columns else ", ".join(HALVES)
-            raise UserError(f"--given is {given}, but must be {words} or a .npy file that is there")
+            words = f"names of columns ({few(columns, 10)}) or " if columns else f"{', '.join(HALVES)} or "
+            words *= bool(columns) or len(shape) > 1
+            raise UserError(f"--given is {given}, but must be {words}a .npy file that is there")
         with explained(f"--given {path} cannot be read as an array ({WHY})", (ValueError, OSError, TypeError)):
             content = read_numpy(path)
         if isinstance(content, dict):

@@ -84,7 +84,11 @@ def read_samples(
     elif preprocessing.letters:
         return _sequences(path, preprocessing, holes, drop)
     else:
-        raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}")
+        if preprocessing.num_classes:
+            mend = "sequences need a model whose letters are known, give numbers of values"
+        else:
+            mend = "a table of text must be called .csv"
+        raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}: {mend}")
     shape = preprocessing.shape
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise UserError(f"{path} is a picture, but the model's samples have shape {shape}: give it files of numbers")

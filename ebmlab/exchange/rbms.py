@@ -6,7 +6,8 @@ contain. The kinds, with v visible and h hidden:
 
 - BBRBM: v and h are bits; as our RBM.
 - IIRBM: v and h are spins; 4 W, 2 a - 2 W 1, 2 b - 2 W' 1 is our RBM on (v + 1) / 2.
-- PBRBM: v has one of q values, h is bits, and the weights are (V, q, H); as our CategoricalRBM.
+- PBRBM: v has one of q values, h is bits, and the weights are (V, q, H); as our CategoricalRBM. The values are the
+  first letters of `dataset_args/alphabet`, a name of rbms' own or the letters.
 - BGRBM, IGRBM: h is Gaussian with the variance 1 / V; without h, an Ising model with J = W W' / V.
 
 fastrbm's restricted Coulomb machine is an IIRBM whose hidden biases have the other sign.
@@ -26,6 +27,7 @@ from ebmlab.errors import UNFIT, WHY, UserError, explained
 from ebmlab.exchange.foreign import Foreign, Form, from_bits, machine, spins
 from ebmlab.exchange.format import Format, has, needed, only
 from ebmlab.io.files import whole
+from ebmlab.sequences.alphabet import NAMED
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 PARTS = ("weight_matrix", "vbias", "hbias")
@@ -92,7 +94,10 @@ def _archive(archive: Any) -> Foreign:
     lost = ["the random states of the training"] if "torch_rng_state" in archive[updates[last]] else []
     lost += ["the chains"] if "parallel_chains" in archive else []
     lost += [f"the {len(updates) - 1} earlier updates"] if len(updates) > 1 else []
-    facts = {"model": kind, "update": last, "beta": beta}
+    facts: dict[str, Any] = {"model": kind, "update": last, "beta": beta}
+    if kind == "PBRBM" and "dataset_args/alphabet" in archive:
+        name = archive["dataset_args/alphabet"][()].decode()
+        facts["alphabet"] = NAMED.get(name, name)[: W.shape[1]]
     return Foreign(energy, "rbms", offset=offset, scale=1 / beta, form=form, facts=facts, lost=tuple(lost))
 
 

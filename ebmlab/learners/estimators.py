@@ -43,8 +43,8 @@ class Estimator(Recorded):
 
     domains: ClassVar[tuple[type[Domain], ...]] = (Binary, Spin)
 
-    def loss(self, energy: Energy, x: Tensor) -> Tensor:
-        """The mean loss over states x `(B, *event)`, a scalar to differentiate."""
+    def loss(self, energy: Energy, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
+        """The mean loss over states x `(B, *event)`, times their weights `(B,)` if given, a scalar to differentiate."""
         raise NotImplementedError
 
 
@@ -71,10 +71,10 @@ class Exact(Estimator):
     def __init__(self, objective: Form = "bounded") -> None:
         self.objective = make_objective(objective)
 
-    def loss(self, energy: Energy, x: Tensor) -> Tensor:
+    def loss(self, energy: Energy, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         everything = torch.arange(_size(energy), device=x.device).expand(len(x), -1)
         with fast_products(energy, min(ROWS, everything.numel())):
-            return _mean_of_sums(energy, x, energy.around(x), self.objective, everything)
+            return _mean_of_sums(energy, x, energy.around(x), self.objective, everything, _column(weights))
 
 
 class UniformSubset(Estimator):
@@ -98,12 +98,13 @@ class UniformSubset(Estimator):
         self.num_samples = num_samples
         self.objective = make_objective(objective)
 
-    def loss(self, energy: Energy, x: Tensor) -> Tensor:
+    def loss(self, energy: Energy, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         size = _size(energy)
         k = min(self.num_samples, size)
         index = uniform_numbers(len(x), size, device=x.device).topk(k, 1).indices
         with fast_products(energy, min(ROWS, index.numel())):
-            return size / k * _mean_of_sums(energy, x, energy.around(x), self.objective, index)
+            each = _column(weights)
+            return size / k * _mean_of_sums(energy, x, energy.around(x), self.objective, index, each)
 
 
 class GradientGuided(Estimator):
@@ -137,13 +138,17 @@ class GradientGuided(Estimator):
         self.advanced = advanced
         self.objective = make_objective(objective)
 
-    def loss(self, energy: Energy, x: Tensor) -> Tensor:
+    def loss(self, energy: Energy, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         with fast_products(energy, min(ROWS, len(x) * self.num_samples)):
             around, grad = _around_and_grad(energy, x)
             proposal = self.proposal(energy, x, grad)
             index = _draw(proposal, self.num_samples)
-            weights = None if self.advanced else (self.num_samples * proposal.gather(1, index)).reciprocal()
-            return _mean_of_sums(energy, x, around, self.objective, index, weights)
+            factors = _column(weights)
+            if not self.advanced:
+                factors = (self.num_samples * proposal.gather(1, index)).reciprocal() * (
+                    1 if factors is None else factors
+                )
+            return _mean_of_sums(energy, x, around, self.objective, index, factors)
 
     def proposal(self, energy: Energy, x: Tensor, grad: Tensor) -> Tensor:
         """n(i) of all K neighbours, `(B, K)`, from x and dE/dx `(B, *event)`; for bits K is their number."""
@@ -194,20 +199,27 @@ class EnergyDiscrepancy(Estimator):
         self.noise_level = noise_level
         self.stabilizer = stabilizer
 
-    def loss(self, energy: Energy, x: Tensor) -> Tensor:
+    def loss(self, energy: Energy, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         total = Accumulated(energy.parameters())
         with fast_products(energy, min(ROWS, len(x) * self.num_samples)):
-            for part in torch.split(x, max(1, ROWS // self.num_samples)):
+            each = x.new_ones(len(x)) if weights is None else weights.to(x)
+            size = max(1, ROWS // self.num_samples)
+            for part, weight in zip(torch.split(x, size), torch.split(each, size), strict=True):
                 y = self._perturb(energy, part)
                 z = self._perturb(energy, y.repeat_interleave(self.num_samples, 0))
                 rise = energy(part).unsqueeze(1) - energy(z).view(len(part), -1)
                 log_w = rise.new_full((len(part), 1), self.stabilizer).log()
-                total.add(torch.cat([log_w, rise], 1).logsumexp(1).sum() / len(x))
-        return total.value() - math.log(self.num_samples)
+                total.add((weight * torch.cat([log_w, rise], 1).logsumexp(1)).sum() / len(x))
+        return total.value() - each.mean() * math.log(self.num_samples)
 
     def _perturb(self, energy: Energy, x: Tensor) -> Tensor:
         noise = {"flip_probability": self.flip_probability, "noise_level": self.noise_level}
         return perturbed(energy.domain, x, **noise)
+
+
+def _column(weights: Tensor | None) -> Tensor | None:
+    """Weights of states `(B,)` as factors of all their neighbours, `(B, 1)`."""
+    return None if weights is None else weights.unsqueeze(1)
 
 
 def make_objective(name: str) -> Objective:
@@ -223,15 +235,19 @@ def _mean_of_sums(
     around: Around,
     objective: Objective,
     index: Tensor,
-    weights: Tensor | None = None,
+    factors: Tensor | None = None,
 ) -> Tensor:
-    """Mean over x `(B, *event)` of the sum over k of w_k f(E(x) - E(x_-k)), for neighbours `index` `(B, K)`."""
+    """Mean over x `(B, *event)` of the sum over k of w_k f(E(x) - E(x_-k)), for neighbours `index` `(B, K)`.
+
+    The factors w are `(B, K)`, or `(B, 1)` for all neighbours alike; 1 when None.
+    """
+    factors = None if factors is None else factors.expand(index.shape)
     total = Accumulated(energy.parameters(), around)
     width = max(1, ROWS // len(x))
     for begin in range(0, index.shape[1], width):
         columns = slice(begin, begin + width)
         terms = objective(-rises(energy, x, index[:, columns], total.shared))
-        total.add((terms if weights is None else weights[:, columns] * terms).sum() / len(x))
+        total.add((terms if factors is None else factors[:, columns] * terms).sum() / len(x))
     return total.value()
 
 

@@ -44,7 +44,6 @@ class RatioMatching(SampleLoss):
     """
 
     domains = (Domain,)
-    takes_weights = False
     logs = SampleLoss.logs
 
     def __init__(
@@ -69,8 +68,9 @@ class RatioMatching(SampleLoss):
         self.estimator = estimator
 
     def loss(self, x: Tensor, weights: Tensor | None) -> Tensor:
-        return self.estimator.loss(self.energy, x)
+        more = {} if weights is None else {"weights": weights}  # estimators written before data had weights take none
+        return self.estimator.loss(self.energy, x, **more)
 
     def log_split(self, split: str, x: Tensor) -> None:
         Learner.log_split(self, split, x)
-        self.log(f"{split}/loss", self.loss(x, None), batch_size=len(x), sync_dist=True)
+        self.log(f"{split}/loss", self.loss(x, self._split_weights), batch_size=len(x), sync_dist=True)

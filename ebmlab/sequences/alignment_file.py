@@ -66,7 +66,7 @@ def find(path: str | Path) -> Path:
         found = Path(path).expanduser()
         if not found.is_file():
             check_regular(found)
-            raise UserError(f"{found}: no such file")
+            raise UserError(f"{found} is a folder, but must be a file" if found.is_dir() else f"{found}: no such file")
         return found
     package, _, rest = str(path).removeprefix(PACKAGE).partition("/")
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
@@ -94,7 +94,7 @@ def read_lines(path: Path) -> list[str]:
         raise UserError(f"{path} has more than {LONGEST >> 30} GiB, which no alignment has")
     content = content.rstrip(b"\0")  # ColabFold ends its files with it
     if b"\0" in content:
-        raise UserError(f"{path} is no text")
+        raise UserError(f"{path} is no text, as it is or packed by gzip")
     return content.decode("utf-8-sig", "replace").splitlines()
 
 

@@ -227,7 +227,7 @@ def test_conditions_keep_the_digits_of_large_numbers() -> None:
 
 REFUSED = {
     "score nope.npy": "nope.npy: no such file",
-    "score digits.txt": "digits.txt is none of .npy, .npz, .csv, .pt, .json, .h5, .hdf5, .png",
+    "score digits.txt": "webp, .tif, .tiff: a table of text must be called .csv",
     "score digits.npy --output=s.txt": "--output is s.txt, but must end in .csv",
     "score wide.npy": "wide.npy: raw data have shape (3, 70); it must be (B, 1, 8, 8) or (B, 64)",
     "score digits.npy --num_chains=many": "score: --num_chains is 'many', but must be a whole number",

@@ -129,3 +129,33 @@ def test_sequences_are_compared_without_a_model(tmp_path: Path, monkeypatch: pyt
     for name, said in {"ragged.fasta": "sequences of 2 to 3 columns", "some.txt": "stands before the first"}.items():
         with pytest.raises(UserError, match=said):
             compare(["a.fasta", name])
+
+
+def test_a_model_without_letters_says_so_and_names_no_halves(
+    run: Callable[..., None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    energy = drawn_potts(3, 3, seed=0).float()
+    Path("model.dca").write_text(
+        "".join(f"h {i} {a} {v}\n" for i, row in enumerate(energy.field.tolist()) for a, v in enumerate(row))
+    )
+    main(["convert", "model.dca", "theirs"])
+    assert "alphabet" not in capfd.readouterr().out
+    Path("a.fasta").write_text(">a\nACD\n")
+    torch.save(torch.zeros(2, 3, dtype=torch.int64), "a.pt")
+    for words, said in (
+        (["score", "a.fasta"], "sequences need a model whose letters are known, give numbers of values"),
+        (["complete", "a.pt", "--given=1"], "--given is 1, but must be a .npy file that is there"),
+    ):
+        with pytest.raises(SystemExit):
+            main([*words, "--ckpt_path=theirs"])
+        assert said in capfd.readouterr().err
+
+
+def test_an_alignment_of_other_letters_says_what_was_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = ["GAUC", "GAAC", "GUUC", "UUAA", "GAAG"]
+    Path("rna.fasta").write_text("".join(f">{i}\n{text}\n" for i, text in enumerate(texts)))
+    with pytest.raises(UserError, match=r"left out: 3 sequences with unknown letters; the 2 .* check alphabet"):
+        Alignment("rna.fasta").setup("fit")
+    with pytest.raises(UserError, match="is a folder, but must be a file"):
+        Alignment(".")

@@ -21,6 +21,7 @@ from ebmlab.reading.number_files import read_numbers
     [
         ([[0.0, 0.3]], Form("binary"), "between 0 and 0.3; bits must be 0 and 1, or -1 and +1, which"),
         ([[0.0, 0.3]], Form("binary"), "become 0 and 1: set binarize to true and max_value to 0.3"),
+        ([[0.0, 0.5], [1.0, 1.0]], Form("spin"), "the values are 0, 0.5, 1; spins must be"),
         ([[0.0, 2.0]], Form("spin"), "spins must be -1 and +1, or 0 and 1"),
         ([[0.5, 1.0]], Form("ordinal"), "ordinal values must be whole numbers from 0 on"),
         ([[-1, 1]], Form("categorical"), "categorical values must be whole numbers from 0 on"),

@@ -160,6 +160,7 @@ def test_rbms_potts_machine_has_the_number_of_values_of_its_weights(tmp_path: Pa
     assert isinstance(found.energy, CategoricalRBM) and found.energy.domain.event_shape == (2, 3)
     assert values(found, [[0, 2], [1, 2]]) == pytest.approx([-3.3046, -3.7089], abs=1e-4)
     assert read_samples(path).max() == 1 and "the chains" in found.lost
+    assert found.facts["alphabet"] == "-AC"  # of three values
     cold = read(potts_archive(tmp_path / "cold.h5", beta=2.0))
     twice = [sum(math.log1p(math.exp(2 * t)) for t in pair) for pair in ((1.5, 0.7), (1.7, 0.9))]
     energies = [-2 * 0.5 - twice[0], -2 * 0.6 - twice[1]]
@@ -176,6 +177,7 @@ def potts_archive(path: Path, beta: float = 1.0) -> Path:
     with h5py.File(path, "w") as file:
         file["model_type"], file["sampling_args/beta"] = "PBRBM", beta
         file["parallel_chains"] = np.array([[0.0, 1], [1, 0]])
+        file["dataset_args/alphabet"] = "rna"
         for name, array in zip(("weight_matrix", "vbias", "hbias"), COLOURS, strict=True):
             file[f"update_1/params/{name}"] = array
     return path

@@ -15,7 +15,18 @@ from ebmlab.data.interface import Data
 from ebmlab.domains import Binary, Categorical
 from ebmlab.energies import MLP, CategoricalRBM, Energy, Potts
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence, FromNoise, Learner, PseudoLikelihood, RatioMatching
+from ebmlab.learners import (
+    ContrastiveDivergence,
+    EnergyDiscrepancy,
+    Estimator,
+    Exact,
+    FromNoise,
+    GradientGuided,
+    Learner,
+    PseudoLikelihood,
+    RatioMatching,
+    UniformSubset,
+)
 from ebmlab.samplers import Gibbs
 
 WEIGHTS = torch.tensor([3.0, 1.0, 2.0])
@@ -67,11 +78,15 @@ class Stays(Gibbs):
 
 def learners(k: int) -> list[Learner]:
     energy = energies()[k]
-    return [ContrastiveDivergence(energy, Stays(), start=Fixed()), PseudoLikelihood(energy)]
+    return [
+        ContrastiveDivergence(energy, Stays(), start=Fixed()),
+        PseudoLikelihood(energy),
+        RatioMatching(energy, Exact()),
+    ]
 
 
 @pytest.mark.parametrize("k", [0, 1], ids=["Potts", "CategoricalRBM"])
-@pytest.mark.parametrize("which", [0, 1], ids=["contrastive divergence", "pseudo-likelihood"])
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["contrastive divergence", "pseudo-likelihood", "ratio matching"])
 def test_weights_count_samples_that_often(k: int, which: int, tmp_path: Path) -> None:
     ends = []
     for data in (Pairs(), Pairs(repeated=True), Pairs(weights=torch.ones(3))):
@@ -98,8 +113,33 @@ def test_wrong_weights_are_refused(weights: Tensor, message: str) -> None:
         data.batch_weights(data.batch[0])
 
 
+ESTIMATORS = [Exact(), UniformSubset(4), GradientGuided(4), GradientGuided(4, advanced=True), EnergyDiscrepancy(8)]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize("k", [0, 1], ids=["Potts", "CategoricalRBM"])
+def test_losses_without_chains_count_states_by_their_weights(estimator: Estimator, k: int) -> None:
+    """With the same random numbers a loss is the sum of what each state adds, times its weight."""
+    energy, x = energies()[k], Pairs().batch[0]
+
+    def loss(weights: Tensor | None) -> Tensor:
+        torch.manual_seed(0)
+        return estimator.loss(energy, x, weights=weights).detach()
+
+    each = torch.stack([loss(row) for row in torch.eye(3)])
+    torch.testing.assert_close(loss(WEIGHTS), (WEIGHTS * each).sum())
+    torch.testing.assert_close(loss(torch.ones(3)), loss(None))
+    if isinstance(estimator, Exact):
+        alone = torch.stack([estimator.loss(energy, one) for one in x.split(1)])
+        torch.testing.assert_close(each, alone.detach() / 3)
+
+
+class Unweighted(RatioMatching):
+    takes_weights = False
+
+
 def test_a_learner_that_would_not_heed_weights_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     data = Pairs()
     monkeypatch.setattr(data, "domains", (Binary,), raising=False)
-    with pytest.raises(UserError, match="gives weights, which RatioMatching would not heed"):
-        RatioMatching(MLP(4)).check_data(data)
+    with pytest.raises(UserError, match="gives weights, which Unweighted would not heed"):
+        Unweighted(MLP(4)).check_data(data)
