@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks import chart
 
-OURS, COMPILED, FLOOR = "ebmlab", "ebmlab, compiled", "floor"
+OURS, COMPILED, FLOOR, WRITTEN = "ebmlab", "ebmlab, compiled", "floor", "floor, written out"
 HEAD = (
     "| race | contestant | median | range | times ours | range | times the floor | forward / backward | first run |\n"
 )
@@ -115,6 +115,22 @@ def spins(races: Races) -> str:
     return "\n".join(lines)
 
 
+def over_the_floor(races: Races) -> str:
+    """Of each race our time, that of ebmlab and of a loop written by hand over the floor, and every peer over ours."""
+    lines = [
+        "| race | ebmlab | over the floor | compiled | written out | peers, over ebmlab |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, race in races.items():
+        scale = 1e3 if race["unit"] == "ms" else 1.0
+        cells = [f"`{name}`", f"{short(race['contestants'][OURS]['median'] * scale)} {race['unit']}"]
+        for who in (OURS, COMPILED, WRITTEN):
+            cells.append(f"{statistics.median(ratios(race, who, FLOOR)):.2f}" if who in race["contestants"] else "")
+        cells.append(", ".join(f"{who} {f'**{r:.2f}**' if r < 1 else f'{r:.2f}'}" for who, r in peers(race).items()))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 TABLES: dict[str, tuple[int, Callable[[Races], str]]] = {
     "short": (2, in_short),
     "ahead": (2, ahead),
@@ -163,8 +179,14 @@ def main() -> None:
         return
     parser.add_argument("--results", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--page", type=Path, default=Path("docs/appendix/races.md"))
+    parser.add_argument("--training", action="store_true", help="writes the table of training on one thread alone")
     options = parser.parse_args()
     page = options.page.read_text()
+    if options.training:
+        data = json.loads((options.results / "results-1.json").read_text())
+        page = put(page, "training", over_the_floor(data["races"]))
+        options.page.write_text(put(page, "machine training", about(data)))
+        return
     for threads in (2, 1):
         file = options.results / f"results-{threads}.json"
         if not file.exists():

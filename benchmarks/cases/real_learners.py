@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.cases.rbm import training
+from benchmarks.floors import floor
 from benchmarks.harness import Contestant, Race, race
 from ebmlab.energies import RealMLP
 from ebmlab.learners import (
@@ -125,6 +126,15 @@ def torchebm(method: str) -> Contestant:
     return updating(value, ADAM(inner.parameters()))
 
 
+def products_of_chains() -> Contestant:
+    """Forward and backward passes, one more than steps, and the gradient of the parameters at data and chains."""
+    layers = [tuple(p.shape) for p in energy().parameters() if p.dim() == 2 and len(p) > 1]
+    passes = [(BATCH, n, m) for m, n in layers] + [(BATCH, m, n) for m, n in layers]
+    learning = [*[(BATCH, n, m) for m, n in layers], *[(BATCH, m, n) for m, n in layers[1:]]]
+    weights = [(m, BATCH, n) for m, n in layers]
+    return floor([*passes * (STEPS + 1), *[*learning, *weights] * 2], normals=STEPS * BATCH * 2)
+
+
 @race("real-learners", *METHODS)
 def real_learners(method: str) -> Race:
     entries = {"ebmlab": lambda: ours(method), "ebmkit": lambda: ebmkit(method)}
@@ -132,4 +142,5 @@ def real_learners(method: str) -> Race:
         entries["torchebm"] = lambda: torchebm(method)
     if method in ("cd", "pcd"):
         entries["ebmlab, compiled"] = lambda: ours(method, compiled=True)
+        entries["floor"] = products_of_chains
     return Race(f"{METHODS[method]}, a perceptron of 3 x 128 units on 2 numbers, batch {BATCH}", 1, entries)

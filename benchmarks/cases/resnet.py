@@ -1,4 +1,4 @@
-"""DMALA on a ResNet of 64 channels, images of 28 x 28 pixels, and its training by persistent CD with 40 steps."""
+"""DMALA on a ResNet of 64 channels, images of 28 x 28 pixels. It and a smaller one in training by persistent CD."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class ByAutograd(ResNet):
     value_and_grad = Energy.value_and_grad
 
 
-def energy(kind: type[ResNet] = ResNet) -> ResNet:
+def energy(kind: type[ResNet] = ResNet, channels: int = 64) -> ResNet:
     torch.manual_seed(0)
-    return kind((1, 28, 28))
+    return kind((1, 28, 28), channels)
 
 
-def convolutions(times: int, weights: bool) -> Contestant:
+def convolutions(times: int, weights: bool, channels: int = 64) -> Contestant:
     """The products of an evaluation, forward and backward, channels last; with `weights` those of their gradients too.
 
     The three convolutions in front of the first activation are one product of patches.
     """
-    net = energy().net.to(memory_format=torch.channels_last)
+    net = energy(channels=channels).net.to(memory_format=torch.channels_last)
     for parameter in net.parameters():
         parameter.requires_grad_(weights)
-    blocks, channels = list(net)[1:], net[0].out_channels
+    blocks = list(net)[1:]
     first = torch.rand(25, 2 * channels, requires_grad=weights)
     patches = torch.rand(CHAINS * 14 * 14, 25)
 
@@ -90,10 +90,19 @@ def step() -> Race:
 
 @race("resnet-pcd")
 def pcd() -> Race:
+    return training_race(64)
+
+
+@race("resnet16-pcd")
+def small_pcd() -> Race:
+    return training_race(16)
+
+
+def training_race(channels: int) -> Race:
     x = images(CHAINS)
 
     def plain() -> Contestant:
-        net, held = energy(), {"chains": x.flatten(1)}
+        net, held = energy(channels=channels), {"chains": x.flatten(1)}
         optimizer, f = torch.optim.Adam(net.parameters(), lr=1e-4), flat_log_prob(net)
 
         def run() -> None:
@@ -108,16 +117,16 @@ def pcd() -> Race:
         return Contestant(run)
 
     def least() -> Contestant:
-        chain, both = convolutions(TRAINING_STEPS, weights=False), convolutions(2, weights=True)
+        chain, both = convolutions(TRAINING_STEPS, False, channels), convolutions(2, True, channels)
         return Contestant(lambda: (chain.run(), both.run()))
 
     def ours() -> Contestant:
-        net, sampler = energy(), DMALA(STEP_SIZE)
+        net, sampler = energy(channels=channels), DMALA(STEP_SIZE)
         adam = partial(torch.optim.Adam, lr=1e-4)
         return training(net, sampler, [x], start=ReplayBuffer(CHAINS), num_steps=TRAINING_STEPS, optimizer=adam)
 
     return Race(
-        "PCD with 40 steps of DMALA, ResNet-64, batch 100",
+        f"PCD with 40 steps of DMALA, ResNet-{channels}, batch 100",
         1,
         {"ebmlab": ours, "published": plain, "floor": least},
         unit="s",

@@ -27,8 +27,8 @@ def by_chain_rule(network: nn.Sequential, x: Tensor) -> bool:
 def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
     """f(x) and df/dx of a perceptron with one output, by the chain rule.
 
-    With s = sigmoid(z), the swish is h = z s and its slope is s + h - h s. Both take one exponential. Where autograd is
-    enabled, it can differentiate the result. Elsewhere intermediate numbers are overwritten.
+    With s = sigmoid(z), the swish is h = z s and its slope is h + s (1 - h). Both take one exponential. Where autograd
+    is enabled, it can differentiate the result. Elsewhere intermediate numbers are overwritten.
 
     Args:
         network: for which `by_chain_rule` holds.
@@ -39,13 +39,12 @@ def value_and_slope(network: nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
     """
     kept = torch.is_grad_enabled()
     *hidden, last = [layer for layer in network if isinstance(layer, nn.Linear)]
-    slopes = []
+    slopes, one = [], x.new_ones(())
     for layer in hidden:
         z = layer(x)
         s = z.sigmoid()
         x = torch.mul(z, s, out=None if kept else z)
-        slope = torch.addcmul(s, x, s, value=-1)
-        slopes.append(torch.add(slope, x, out=None if kept else slope))
+        slopes.append(torch.lerp(x, one, s))
     value, grad = last(x).squeeze(1), last.weight
     for layer, slope in zip(reversed(hidden), reversed(slopes), strict=True):
         grad = torch.mul(slope, grad, out=None if kept else slope) @ layer.weight
@@ -71,6 +70,13 @@ class HeldPerceptron(Energy):
             return super().value_and_grad(x)
         value, grad = value_and_slope(self.network, x)
         return value + self._bowl(x), grad + self._held(x) / self.scale**2
+
+    @torch.no_grad()
+    def gradient(self, x: Tensor) -> Tensor:
+        """As in `Energy`: without E(x), which Langevin steps that accept all do not need."""
+        if not by_chain_rule(self.network, x):
+            return super().gradient(x)
+        return value_and_slope(self.network, x)[1] + self._held(x) / self.scale**2
 
     def differentiable_gradient(self, x: Tensor) -> Tensor:
         """As in `Energy`, by the chain rule."""

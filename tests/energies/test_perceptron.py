@@ -37,6 +37,15 @@ def test_values_and_gradients_are_those_of_autograd(kind: str, layers: int) -> N
 
 
 @pytest.mark.parametrize("kind", MAKERS)
+def test_a_gradient_alone_is_that_of_both(kind: str) -> None:
+    torch.manual_seed(0)
+    energy = MAKERS[kind](3).double()
+    x = 3 * energy.random(11).double()
+    _, expected = energy.value_and_grad(x)
+    torch.testing.assert_close(energy.gradient(x), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
 def test_states_and_parameters_stay_as_they_are(kind: str) -> None:
     torch.manual_seed(0)
     energy = MAKERS[kind](2)
