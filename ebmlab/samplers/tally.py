@@ -19,7 +19,7 @@ def steps_together(size: int) -> int:
 
     Example:
         >>> steps_together(100), steps_together(2**14), steps_together(10**6)
-        (128, 2, 1)
+        (64, 8, 1)
     """
     return min(MOST, max(1, TOGETHER // max(1, size)))
 

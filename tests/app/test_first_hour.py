@@ -148,7 +148,7 @@ def test_a_two_among_bits_is_no_level_of_a_pixel(binarize: bool, bits: Arrays, t
     (tmp_path / "two.csv").write_text("a,b,c\n1,0,1\n0,2,1\n")
     assert data.preprocessing is not None
     model = TrainedModel(learner(), data.preprocessing)
-    x, _ = read_samples(str(tmp_path / "two.csv"), data.preprocessing, None, "x")
+    x = read_samples(str(tmp_path / "two.csv"), data.preprocessing, None, "x").x
     with pytest.raises(UserError, match=r"(between 0 and|up to) 2, but those (in|of the) training"):
         model.energy(x)
 

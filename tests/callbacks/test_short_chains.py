@@ -27,10 +27,10 @@ class Spy(BlockGibbs):
         self.seen: list[int] = []
         self.states: list[list[Tensor]] = []
 
-    def chain(self, energy: Any, x: Any, num_steps: int) -> Iterator[Any]:  # type: ignore[override]
+    def chain(self, energy: Any, x: Any, num_steps: int, leg: Any = None) -> Iterator[Any]:
         self.seen.append(num_steps)
         self.states.append([])
-        for state, info in super().chain(energy, x, num_steps):
+        for state, info in super().chain(energy, x, num_steps, leg):
             self.states[-1].append(state.x)
             yield state, info
 
