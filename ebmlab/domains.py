@@ -152,7 +152,7 @@ class Finite(Domain):
 
     def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
         if out is None:  # booleans take six times as long to add
-            return torch.ne(new := new.detach(), old.detach(), out=torch.empty_like(new))
+            return torch.ne(new := new.detach(), old.detach(), out=new.new_empty(new.shape))
         return torch.ne(new, old, out=out)
 
     def lengths(self, difference: Tensor) -> Tensor:

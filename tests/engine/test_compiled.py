@@ -275,6 +275,20 @@ def test_a_compiled_report_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(means[3], means[0], atol=0.1, rtol=0)
 
 
+@needs_compiler
+@pytest.mark.slow
+def test_a_compiled_report_of_spins_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their states lie across memory, which the compiler does not take for an output."""
+    monkeypatch.setattr(compiled, "FEW_NUMBERS", 0)
+    energy = Ising.lattice(6, 0.3)
+    x, reports = energy.random(50), []
+    for compile in (False, True):
+        torch.manual_seed(1)
+        last, info = ChromaticGibbs().sample(energy, x, 19, compile=compile)
+        reports.append((last, info.acceptance, info.hops))
+    torch.testing.assert_close(reports[1], reports[0], atol=1e-5, rtol=1e-5)
+
+
 def test_words_are_what_the_compiler_thinks() -> None:
     seed = torch.randint(2**62, (3,))
     torch.library.opcheck(
