@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader
 
-from ebmlab.domains import Binary
+from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, RBM, RGCN, Energy
 from ebmlab.learners import (
     ContrastiveDivergence,
@@ -37,7 +37,7 @@ from ebmlab.learners import (
 )
 from ebmlab.numerics.noise import bernoulli, bits, categorical, uniform, uniform_numbers
 from ebmlab.numerics.streams import draw_alike, draw_bits, stream
-from ebmlab.samplers import DMALA, Langevin, Sampler
+from ebmlab.samplers import DMALA, HMC, NUTS, BlockGibbs, Langevin, Sampler
 
 UNIFORM = ("rand", "rand_like", "uniform", "uniform_", "bernoulli", "bernoulli_", "multinomial", "exponential_")
 HALF = (torch.bfloat16, torch.float16)
@@ -112,6 +112,24 @@ def walk(sampler: Sampler, energy: Energy) -> None:
     with NoHalfUniforms():
         moved, _ = sampler.sample(energy, x, 3)
     assert moved.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("sampler", [BlockGibbs(), DMALA(0.3), Langevin(0.1), HMC(0.1), NUTS(0.1)], ids=str)
+def test_reports_of_many_steps_are_added_up_in_full_precision(sampler: Sampler) -> None:
+    """A sum of ones in bfloat16 ends at 256."""
+    energy = GRBM(4, 3) if sampler.domains == (Real,) else RBM(4, 3)
+    x, steps = energy.random(8).bfloat16(), 400
+    torch.manual_seed(1)
+    _, info = sampler.sample(energy, x, steps)
+    torch.manual_seed(1)
+    reports = [report for _, report in sampler.chain(energy, x, steps)]
+    added = reports[0]
+    for report in reports[1:]:
+        added = added + report
+    for found in (info, added / steps):
+        for name in ("acceptance", "hops"):
+            expected = torch.stack([getattr(report, name).double() for report in reports]).mean(0)
+            torch.testing.assert_close(getattr(found, name).double(), expected, atol=0.02, rtol=0.02)
 
 
 ESTIMATORS = [

@@ -22,6 +22,7 @@ from ebmlab.energies import Energy
 from ebmlab.engine.kept_programs import Program
 from ebmlab.engine.protocol import Kernel
 from ebmlab.errors import UserError
+from ebmlab.numerics.noise import wide
 
 UNROLLED = 8  # steps of one compiled program, about: calling it takes as long as a few operations
 PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default torch stops compiling after 8
@@ -148,7 +149,7 @@ def run_compiled(kernel: Kernel, energy: Energy, x: Tensor, num_steps: int, call
     rows = settings[torch.arange(max(num_steps, 1), device=x.device) % len(settings)]
     state = kernel.start(energy, x, rows[0].unbind(), *kernel.options)
     state = state.each(lambda tensor, _: tensor.clone(), state)  # none is another one, as in the states of programs
-    sums, evaluations = (x.new_zeros(2, len(x)) if report else None), 0.0
+    sums, evaluations = (wide(x.new_zeros(2, len(x))) if report else None), 0.0
     length = unrolled(num_steps)
     blocks = torch.split(rows[:num_steps], length) if num_steps else ()
     with compiling(_several, energy, x, caller) if num_steps >= UNROLLED else contextlib.nullcontext() as program:

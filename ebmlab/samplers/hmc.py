@@ -140,7 +140,7 @@ def drawn(x: Tensor, steps: int, room: int) -> Numbers:
 
 def begun(state: HMCState, numbers: Numbers, options: Options) -> Walk:
     """The chains before their first step."""
-    nothing = torch.zeros_like(state.energy)
+    nothing = torch.zeros_like(wide(state.energy))
     return Walk(torch.zeros_like(numbers.steps), Outcome(state, nothing, nothing, nothing))
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
+from ebmlab.numerics.noise import wide
 from ebmlab.samplers import hmc
 from ebmlab.samplers.hmc import HMCState, Outcome, leapfrog
 from ebmlab.samplers.metric import kinetic
@@ -33,7 +34,7 @@ def begun(state: HMCState, numbers: Numbers, options: Options) -> Walk:
         path=of_one_state(state, numbers.velocity[0]),
         half=Half(state, torch.zeros_like(flat), nothing, none, nothing, nothing),
         marks=marks,
-        outcome=Outcome(state, nothing, nothing, nothing),
+        outcome=Outcome(state, *[wide(nothing)] * 3),
     )
     return opened(walk, torch.ones_like(none, dtype=torch.bool), numbers)
 
@@ -180,8 +181,8 @@ def of_one_state(at: HMCState, velocity: Tensor) -> Trajectory:
         begin=at.x,
         energy=at.energy,
         kinetic=kinetic(velocity),
-        leaves=nothing,
-        acceptance=nothing,
+        leaves=wide(nothing),
+        acceptance=wide(nothing),
     )
 
 

@@ -16,6 +16,7 @@ from ebmlab.energies import Bipartite, Bridge, Energy, PerChain
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
+from ebmlab.numerics.noise import wide
 from ebmlab.numerics.products import fast_products
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.state import Info, Leg, State
@@ -218,9 +219,9 @@ class Sampler(Recorded, nn.Module):
         )
 
     def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
-        hops = x.new_zeros(len(x))
+        hops = wide(x.new_zeros(len(x)))
         if (last := self._in_place(energy, x, num_steps, hops)) is not None:
-            return last, Info(x.new_full((len(x),), num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
+            return last, Info(torch.full_like(hops, num_steps), hops, evaluations=num_steps) / max(num_steps, 1)
         last, total = tallied(energy.domain, x, self.chain(energy, x, num_steps))
         return last, total / max(num_steps, 1)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Bipartite, PerChain
+from ebmlab.numerics.noise import wide
 from ebmlab.samplers.proposals import Proposal
 
 Later = Tensor | Callable[[], Tensor]
@@ -195,9 +196,8 @@ class Info:
         return Info(acceptance, hops, evaluations=evaluations)
 
     def __add__(self, other: Info) -> Info:
-        return Info(
-            self.acceptance + other.acceptance, self.hops + other.hops, evaluations=self.evaluations + other.evaluations
-        )
+        acceptance, hops = wide(self.acceptance) + other.acceptance, wide(self.hops) + other.hops
+        return Info(acceptance, hops, evaluations=self.evaluations + other.evaluations)
 
     def __truediv__(self, n: int) -> Info:
         return Info(self.acceptance / n, self.hops / n, evaluations=self.evaluations / n)

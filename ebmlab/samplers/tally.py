@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from ebmlab.domains import Domain, Finite
+from ebmlab.numerics.noise import wide
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.state import Info, State
 
@@ -44,10 +45,11 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
         tensor([6.9282, 6.9282])
     """
     counted = isinstance(domain, Finite)
-    acceptance, hops = x.new_zeros(len(x)), x.new_zeros(len(x))
-    counts = x.new_zeros(x.shape if counted else 0)
+    numbers = wide(x.new_empty(0))  # half precision would stop at 256 or 2,048 steps
+    acceptance, hops = numbers.new_zeros(len(x)), numbers.new_zeros(len(x))
+    counts = numbers.new_zeros(x.shape if counted else 0)
     law, sure, evaluations = None, 0, 0.0
-    moves, waiting = x.new_empty(1 if counted else steps_together(x.numel()), *x.shape), 0
+    moves, waiting = numbers.new_empty(1 if counted else steps_together(x.numel()), *x.shape), 0
     rows = moves.unbind()
     for state, info in chain:
         x, evaluations = state.x, evaluations + info.evaluations
@@ -55,7 +57,7 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
         if isinstance(accepted, Sure):
             sure += 1
             if accepted.law is not None:  # NaN stays in the sum
-                law = accepted.law.clone() if law is None else law.add_(accepted.law)
+                law = wide(accepted.law).clone() if law is None else law.add_(accepted.law)
         else:
             acceptance.add_(accepted if isinstance(accepted, Tensor) else accepted())
         if isinstance(moved, Moved) and not (moved.new.requires_grad or moved.old.requires_grad):
