@@ -108,7 +108,7 @@ class RunState(pl.Callback):
             buffer.slots = _share(self._buffer, trainer).to(pl_module.device)
             if isinstance(pl_module, Learner) and not isinstance(pl_module.sampler, Tempered):
                 buffer.slots = buffer.cold(pl_module.energy.domain)  # the checkpoint may have replicas
-            if self._hidden is not None and len(self._hidden) == len(self._buffer):
+            if self._hidden is not None:
                 buffer.restore_hidden(_share(self._hidden, trainer).to(pl_module.device))
         place, self._buffer, self._hidden, self._place = self._place, None, None, None
         self._scores.publish(trainer)
@@ -194,6 +194,11 @@ class RunState(pl.Callback):
             _check_buffer(self._buffer, pl_module.energy.domain)
             if self._hidden is not None and isinstance(energy := pl_module.energy, Bipartite):
                 _check_buffer(self._hidden, energy.units.domain(energy.num_hidden))
+                if (lost := len(self._buffer) - len(self._hidden)) != 0:
+                    raise UserError(
+                        f"the checkpoint's replay buffer is damaged: its hidden units are {abs(lost)} too "
+                        f"{'few' if lost > 0 else 'many'}; take an earlier checkpoint"
+                    )
         if self._loaded is None:
             rank_zero_warn("RunState: the checkpoint was written without it; the run continues with new random numbers")
 

@@ -208,6 +208,9 @@ def test_hidden_units_of_the_buffer_are_units_of_the_energy(wrong: list[float]) 
     checkpoint = {"run_state": {"cpu": torch.get_rng_state().unsqueeze(0)}, "replay_buffer": BITS[:, 0]}
     checkpoint["replay_buffer_hidden"] = torch.zeros(len(BITS), 2)
     RunState().on_load_checkpoint(None, learner, checkpoint)
+    checkpoint["replay_buffer_hidden"] = torch.zeros(len(BITS) - 1, 2)
+    with pytest.raises(UserError, match="the checkpoint's replay buffer is damaged: its hidden units are 1 too few"):
+        RunState().on_load_checkpoint(None, learner, checkpoint)
     checkpoint["replay_buffer_hidden"] = torch.tensor([wrong]).expand(len(BITS), -1)
     with pytest.raises(UserError, match=r"the checkpoint's replay buffer is damaged: .*; take an earlier"):
         RunState().on_load_checkpoint(None, learner, checkpoint)
