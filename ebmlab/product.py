@@ -130,10 +130,9 @@ class Product(Domain):
             with explained(f"{name}: {WHY}", UserError):
                 self.parts[name].validate(part)
 
-    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
+    def difference(self, new: Tensor, old: Tensor) -> Tensor:
         before, after = self.split(old), self.split(new)
-        joined = self.join({name: part.difference(after[name], before[name]) for name, part in self.parts.items()})
-        return joined if out is None else out.copy_(joined)
+        return self.join({name: part.difference(after[name], before[name]) for name, part in self.parts.items()})
 
     def lengths(self, difference: Tensor) -> Tensor:
         """Coordinates of finite parts that have changed, plus the Euclidean distances of real parts, `(N,)`."""

@@ -189,7 +189,7 @@ def _distances(moves: Tensor) -> Tensor:
     """Adds up the lengths of moves `(steps, d, B)` over the steps, `(B,)`, and overwrites them."""
     squares = moves.square_()
     few = squares.shape[1] <= 4  # rows of long memory are added faster one by one
-    lengths = (reduce(torch.add, squares.unbind(1)) if few else squares.sum(1)).sqrt_()
+    lengths = (reduce(Tensor.add_, squares.unbind(1)) if few else squares.sum(1)).sqrt_()
     return lengths[0] if len(lengths) == 1 else lengths.sum(0)
 
 

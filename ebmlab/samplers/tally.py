@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import cast
 
+import torch
 from torch import Tensor
 
 from ebmlab.domains import Domain, Finite
@@ -11,16 +13,17 @@ from ebmlab.numerics.noise import wide
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.state import Info, State
 
-TOGETHER = 2**17  # numbers whose lengths are taken at once, about: an operation on fewer takes as long
-MOST = 64  # steps whose lengths are taken at once
+TOGETHER = 2**18  # numbers that are read at once, about: an operation on fewer takes as long
+MOST = 64  # steps that are read at once
+BYTE = 127  # the largest number of one
 
 
 def steps_together(size: int) -> int:
-    """How many steps to take the lengths of at once, if a step moves `size` numbers.
+    """How many steps to read at once, if the report of one holds `size` numbers.
 
     Example:
         >>> steps_together(100), steps_together(2**14), steps_together(10**6)
-        (64, 8, 1)
+        (64, 16, 1)
     """
     return min(MOST, max(1, TOGETHER // max(1, size)))
 
@@ -28,8 +31,8 @@ def steps_together(size: int) -> int:
 def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> tuple[Tensor, Info]:
     """The last x of a chain, and the sum of its reports.
 
-    Every operation on few numbers takes a microsecond or two. So changes of a finite domain are added up coordinate by
-    coordinate, and once along the coordinates; lengths of moves are taken of several small steps at once.
+    Every operation takes microseconds, however few the numbers. So small reports are kept and read several at once. Of
+    many chains on a finite domain, the changes are counted in bytes, which memory gives faster than floats.
 
     Args:
         domain: of the states.
@@ -37,45 +40,121 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
         chain: its steps.
 
     Example:
-        >>> import torch
         >>> from ebmlab.domains import Real
         >>> x = torch.zeros(2, 3)
         >>> steps = [(State(x=x + 1), Info(Sure(x), Moved(Real(3), x + 1, x)))] * 4
         >>> tallied(Real(3), x, steps)[1].hops
         tensor([6.9282, 6.9282])
     """
-    counted = isinstance(domain, Finite)
-    numbers = wide(x.new_empty(0))  # half precision would stop at 256 or 2,048 steps
-    acceptance, hops = numbers.new_zeros(len(x)), numbers.new_zeros(len(x))
-    counts = numbers.new_zeros(x.shape if counted else 0)
-    law, sure, evaluations = None, 0, 0.0
-    moves, waiting = numbers.new_empty(1 if counted else steps_together(x.numel()), *x.shape), 0
-    rows = moves.unbind()
+    if isinstance(domain, Finite) and steps_together(x.numel()) < MOST:
+        return _one_by_one(domain, x, chain)
+    sums, kept, together = _Sums(x), [], 0
     for state, info in chain:
-        x, evaluations = state.x, evaluations + info.evaluations
+        x = state.x
+        kept.append(info)
+        together = together or _room(x, info)
+        del info  # it holds the state before, whose memory the next step can take
+        if len(kept) == together:
+            _read(domain, kept, sums)
+            kept.clear()
+    if kept:
+        _read(domain, kept, sums)
+    return x, sums.total()
+
+
+def _one_by_one(domain: Finite, x: Tensor, chain: Iterable[tuple[State, Info]]) -> tuple[Tensor, Info]:
+    """As `tallied`; changes of up to `BYTE` steps are counted entry by entry, and then along the coordinates."""
+    sums, at = _Sums(x), x
+    small = torch.int8 if domain.num_values <= 128 else torch.int32
+    old, new = torch.empty_like(x, dtype=small), torch.empty_like(x, dtype=small)
+    counts, left = torch.zeros_like(old), BYTE
+    old.copy_(x.detach())
+    for state, info in chain:
+        x = state.x
+        sums.evaluations += info.evaluations
+        accepted, moved = info.later()
+        if isinstance(accepted, Sure):
+            sums.add_sure(1, accepted.law)
+        else:
+            sums.acceptance += accepted if isinstance(accepted, Tensor) else accepted()
+        if isinstance(moved, Moved):
+            if moved.old is not at:
+                old.copy_(moved.old.detach())
+            at = moved.new.detach() if moved.new.requires_grad else moved.new
+            new.copy_(at)
+            counts.add_(torch.ne(new, old, out=old))
+            old, new, left = new, old, left - 1
+        else:
+            sums.hops += moved if isinstance(moved, Tensor) else moved()
+        if left == 0:
+            sums.hops += domain.lengths(counts)
+            counts, left = counts.zero_(), BYTE
+        del info, accepted, moved
+    sums.hops += domain.lengths(counts)
+    return x, sums.total()
+
+
+class _Sums:
+    """What chains x `(B, *event)` have reported so far: acceptance and hops, each `(B,)`, and evaluations."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.acceptance, self.hops = (wide(x.new_zeros(len(x))) for _ in range(2))
+        self.evaluations, self._sure, self._law = 0.0, 0, cast(Tensor | None, None)
+
+    def add_sure(self, steps: int, law: Tensor | None) -> None:
+        """Adds steps that nothing rejects. NaN of the law stays in the sum."""
+        self._sure += steps
+        if law is not None:
+            self._law = wide(law).clone() if self._law is None else self._law.add_(law)
+
+    def total(self) -> Info:
+        """The report."""
+        sure = self._sure if self._law is None else Sure(self._law, self._law)() * self._sure
+        return Info(self.acceptance + sure, self.hops, evaluations=self.evaluations)
+
+
+def _room(x: Tensor, info: Info) -> int:
+    """How many such reports to keep."""
+    accepted, _ = info.later()
+    law = accepted.law if isinstance(accepted, Sure) else None
+    return steps_together(x.numel() + (0 if law is None else law.numel()))
+
+
+def _read(domain: Domain, reports: Sequence[Info], sums: _Sums) -> None:
+    """Reads several reports at once."""
+    chances: list[Tensor] = []
+    laws: list[Tensor] = []
+    new: list[Tensor] = []
+    old: list[Tensor] = []
+    sure = 0
+    for info in reports:
+        sums.evaluations += info.evaluations
         accepted, moved = info.later()
         if isinstance(accepted, Sure):
             sure += 1
-            if accepted.law is not None:  # NaN stays in the sum
-                law = wide(accepted.law).clone() if law is None else law.add_(accepted.law)
+            if accepted.law is not None:
+                laws.append(accepted.law)
         else:
-            acceptance.add_(accepted if isinstance(accepted, Tensor) else accepted())
-        if isinstance(moved, Moved) and not (moved.new.requires_grad or moved.old.requires_grad):
-            domain.difference(moved.new, moved.old, out=rows[waiting])
-            if counted:
-                counts.add_(rows[0])
-            elif (waiting := waiting + 1) == len(rows):
-                hops.add_(_lengths(domain, moves))
-                waiting = 0
+            chances.append(accepted if isinstance(accepted, Tensor) else accepted())
+        if isinstance(moved, Moved):
+            new.append(moved.new)
+            old.append(moved.old)
         else:
-            hops.add_(moved if isinstance(moved, Tensor) else moved())
-        del info, accepted, moved  # they hold the state before, whose memory the next step can take
-    hops.add_(domain.lengths(counts) if counted else _lengths(domain, moves[:waiting]))
-    acceptance.add_(sure if law is None else Sure(x, law)() * sure)
-    return x, Info(acceptance, hops, evaluations=evaluations)
+            sums.hops += moved if isinstance(moved, Tensor) else moved()
+    if chances:
+        sums.acceptance += _added(chances)
+    sums.add_sure(sure, _added(laws) if laws else None)
+    if new:
+        lengths = domain.lengths(wide(domain.difference(_joined(new), _joined(old))))
+        sums.hops += lengths if len(new) == 1 else lengths.view(len(new), -1).sum(0)
 
 
-def _lengths(domain: Domain, moves: Tensor) -> Tensor:
-    """The lengths of moves `(steps, B, *event)`, added up over the steps."""
-    lengths = domain.lengths(moves.flatten(0, 1))
-    return lengths if len(moves) == 1 else lengths.view(moves.shape[:2]).sum(0)
+def _joined(tensors: list[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+
+def _added(tensors: list[Tensor]) -> Tensor:
+    """Their sum, of half precision in float32."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return wide(torch.cat(tensors)).view(len(tensors), *tensors[0].shape).sum(0)
