@@ -167,7 +167,7 @@ class ChromaticGibbs(Sampler):
         if compile or (coded := self._in_words(energy, x, num_steps)) is None:
             return super().sample(energy, x, num_steps, compile=compile)
         flips: list[Planes] = []
-        last = _swept_in_words(coded, self._rule, x, num_steps, flips)
+        last = swept_in_words(coded, self._rule, x, num_steps, flips)
         return last, self._report(energy, counted(flips)[: len(x)].float() / num_steps)
 
     def last_states(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> Tensor:
@@ -175,7 +175,7 @@ class ChromaticGibbs(Sampler):
         x = self.check_chains(energy, x, num_steps)
         if compile or (coded := self._in_words(energy, x, num_steps)) is None:
             return super().last_states(energy, x, num_steps, compile=compile)
-        return _swept_in_words(coded, self._rule, x, num_steps)
+        return swept_in_words(coded, self._rule, x, num_steps)
 
     def _in_words(self, energy: Energy, x: Tensor, num_steps: int) -> MultiSpin | None:
         """The energy for chains in words, where they take so many steps that this pays."""
@@ -209,7 +209,7 @@ class ChromaticGibbs(Sampler):
         return None if total.isnan().any() else y
 
 
-def _swept_in_words(
+def swept_in_words(
     coded: MultiSpin, rule: Rule, x: Tensor, num_steps: int, flips: list[Planes] | None = None
 ) -> Tensor:
     """The last states of chains in words; the changes of each site are added to `flips`, by `bit_planes.count`."""

@@ -51,8 +51,8 @@ def test_exact_draws_stay_exact_and_others_get_there(sampler: ChromaticGibbs, la
 def test_another_temperature_is_seen(sampler: ChromaticGibbs, in_words: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         module,
-        "_swept_in_words",
-        mutant(module._swept_in_words, "sweep(words, 1.0, random", "sweep(words, 0.8, random"),
+        "swept_in_words",
+        mutant(module.swept_in_words, "sweep(words, 1.0, random", "sweep(words, 0.8, random"),
     )
     assert p_value(sampler, LAST["last_states"], 8) < FAIL
 
