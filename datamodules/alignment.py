@@ -16,7 +16,7 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules.own_data import check_fractions
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Categorical
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.numerics.streams import stream
 from ebmlab.reading.tables import check_columns
 from ebmlab.sequences import Family, read_family
@@ -191,9 +191,9 @@ class Alignment(TensorDataModule):
             if not (chosen == number).any():
                 few = "check alphabet and max_sequence_gaps" if len(sizes) == total else "set identity higher"
                 raise UserError(
-                    f"Alignment: {self.family.dropped}; the {total} sequences form {len(sizes)} groups of alike ones, "
-                    f"the largest of {int(sizes.max())}, which leaves none for the {split} split: {few}, or set larger "
-                    "fractions"
+                    f"Alignment: {self.family.dropped}; {how_many(len(sizes), 'group')} of alike ones among "
+                    f"{how_many(total, 'sequence')}, the largest of {int(sizes.max())}, which leaves none for "
+                    f"the {split} split: {few}, or set larger fractions"
                 )
         return chosen
 

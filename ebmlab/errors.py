@@ -35,6 +35,16 @@ def few(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def how_many(number: int, thing: str) -> str:
+    """A number of things, of which one is singular.
+
+    Example:
+        >>> how_many(1, "sample"), how_many(2000, "sample")
+        ('1 sample', '2,000 samples')
+    """
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
 class UserError(Exception):
     """Bad input: a config, data set, checkpoint, shape or machine that does not fit.
 

@@ -27,7 +27,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, RBM, Bipartite, Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.evaluation import LogZ, data_law, exact_log_z, log_z
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.numerics.noise import bits, uniform_numbers
@@ -201,7 +201,8 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         else:
             raise UserError(f'EBM: energy is {self.energy!r}, but must be "GRBM", "RBM" or an Energy')
         if (size := math.prod(energy.domain.event_shape)) != rows.shape[1]:
-            raise UserError(f"EBM: X has {rows.shape[1]} features, but {type(energy).__name__} models {size} numbers")
+            given = how_many(rows.shape[1], "feature")
+            raise UserError(f"EBM: X has {given}, but {type(energy).__name__} models {how_many(size, 'number')}")
         return energy
 
     def _sampler(self) -> Sampler:

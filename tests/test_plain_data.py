@@ -293,7 +293,7 @@ NAN[3, 2] = torch.nan
             bits(8, 5),
             "gives events of shape (5,) (5 numbers), but RBM models Binary(6): change",
         ),
-        (RBM(6, 2), torch.zeros(8), "gives events of shape () (1 numbers), but RBM models Binary(6)"),
+        (RBM(6, 2), torch.zeros(8), "gives events of shape () (1 number), but RBM models Binary(6)"),
         (RBM(6, 2), NAN, "1 of the 8 samples of the first batch hold NaN or infinity, the first is number 3"),
         (ScalarPotts(torch.zeros(6, 6), 3), torch.full((8, 6), 3), "whole numbers from 0 to 2"),
         (MLP(6, hidden_dim=4), torch.zeros(0, 6), "the train loader is empty: it must give at least one batch"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.errors import WHY, UserError, explained
+from ebmlab.errors import WHY, UserError, explained, how_many
 from ebmlab.evaluation import split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
 from ebmlab.reading.number_files import SUFFIXES, read_numbers
@@ -41,7 +41,9 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
         if not bool((states == states.round()).all()):
             raise UserError(f"compare: {path} holds numbers that are not whole: discrete samples are compared")
         if first is not None and states.shape[1] != first.shape[1]:
-            raise UserError(f"compare: {path} has samples of {states.shape[1]} numbers, {paths[0]} of {first.shape[1]}")
+            raise UserError(
+                f"compare: {path} has samples of {how_many(states.shape[1], 'number')}, {paths[0]} of {first.shape[1]}"
+            )
         r_hat = "-" if chains is None else f"{float(split_r_hat(chains.double()).nan_to_num(1).max()):.3f}"
         numbers = [str(len(states)), str(len(torch.unique(states, dim=0))), r_hat]
         part = states[:: -(-len(states) // MOST)]

@@ -18,7 +18,7 @@ from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.domains import Binary, Categorical
 from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Ising, Potts
-from ebmlab.errors import WHY, UserError, explained, shown
+from ebmlab.errors import WHY, UserError, explained, how_many, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.graphs import Edges
 from ebmlab.io.described import CLASS_PATH, MISSING
@@ -112,9 +112,9 @@ def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
 
 def _about(found: Foreign) -> str:
     energy = found.energy
-    size = f"{energy.num_hidden} hidden units" if isinstance(energy, Bipartite) else ""
+    size = how_many(energy.num_hidden, "hidden unit") if isinstance(energy, Bipartite) else ""
     if isinstance(energy, Ising):
-        size = f"{len(energy.edges().values) // 2} couplings"
+        size = how_many(len(energy.edges().values) // 2, "coupling")
     if isinstance(energy, Potts):
         size = f"{len(energy.pairs)} pairs of sites"
     parts = [f"{type(energy).__name__} on {energy.domain}", size, f"offset {found.offset:.9g}" if found.offset else ""]

@@ -15,6 +15,7 @@ from typing import Any
 from ebmlab.app.compare import differences, run_names
 from ebmlab.app.finished_run import FinishedRun, Score
 from ebmlab.app.run_pictures import pictures_of
+from ebmlab.errors import how_many
 
 MAX_POINTS = 2000  # of a curve, if there are few runs
 MAX_PICTURES = 40  # of one title and run, if there are few runs
@@ -170,7 +171,7 @@ def _tiles(numbers: dict[str, list[dict[str, Any]]], names: Sequence[str]) -> st
         if len(values) > FEW:
             known = sorted(curve["y"][0] for curve in found if curve["y"][0] is not None)
             ends = dict.fromkeys(f"<b>{value:.5g}</b>" for value in (known[0], known[-1])) if known else ["-"]
-            values = [f"{' to '.join(ends)} in {len(found)} runs"]
+            values = [f"{' to '.join(ends)} in {how_many(len(found), 'run')}"]
         tiles.append(
             f'<div class="tile"><h4>{escape(metric)}</h4>{"".join(f"<p>{value}</p>" for value in values)}</div>'
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.evaluation import effective_sample_size, law_check, split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
 from ebmlab.trained import TrainedModel
@@ -16,7 +16,7 @@ def mixing(energies: Tensor, chains: tuple[int, int] | None) -> str:
         return ""
     values = energies.view(chains)
     ess, r_hat = float(effective_sample_size(values)), float(split_r_hat(values))
-    return f", ESS {ess:.0f}, R-hat {r_hat:.3f} of the energies of {chains[1]} chains"
+    return f", ESS {ess:.0f}, R-hat {r_hat:.3f} of the energies of {how_many(chains[1], 'chain')}"
 
 
 def law_line(model: TrainedModel, x: Tensor, chains: tuple[int, int] | None, trusted: Tensor | None) -> str:

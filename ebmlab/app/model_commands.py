@@ -28,7 +28,7 @@ from ebmlab.drawing.figures import figure_png, panels
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.drawing.table import draw_table
 from ebmlab.drawing.tiles import tile
-from ebmlab.errors import WHY, UserError, explained, few, shown
+from ebmlab.errors import WHY, UserError, explained, few, how_many, shown
 from ebmlab.evaluation.outliers import detection
 from ebmlab.io.outputs import keep_apart, together
 from ebmlab.io.progress import Meter
@@ -96,7 +96,7 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
         x = samples.x
         found = model.energy(x).double()
         columns = {"energy": found}
-        line = f"{name}: {len(x)} samples, mean energy {found.mean():.6g}{mixing(found, chains)}"
+        line = f"{name}: {how_many(len(x), 'sample')}, mean energy {found.mean():.6g}{mixing(found, chains)}"
         if options.log_likelihood:
             likelihood = model.log_likelihood(x, options.num_chains, num_temperatures=options.num_temperatures)
             columns["log_likelihood"] = likelihood.values.double()

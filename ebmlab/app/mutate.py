@@ -12,7 +12,7 @@ from ebmlab.app.model_commands import model_and_output
 from ebmlab.app.parsers import mutate_parser
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.mutation_map import draw_mutations
-from ebmlab.errors import WHY, UserError, explained, shown
+from ebmlab.errors import WHY, UserError, explained, how_many, shown
 from ebmlab.io.files import read_given
 from ebmlab.io.outputs import together
 from ebmlab.sequences.alignment_file import find, read_rows
@@ -43,11 +43,12 @@ def run_mutate(args: list[str]) -> None:
         writer.writerow(["mutant", "score", *(["measured"] if options.measured else [])])
         for mutant, score in mutants:
             writer.writerow([mutant, f"{score:.6g}", *([measured.get(mutant, "")] if options.measured else [])])
-        title = f"{name[:60]}: {len(mutants):,} single mutants" + (f"; {line}" if line else "")
+        title = f"{name[:60]}: {how_many(len(mutants), 'single mutant')}" + (f"; {line}" if line else "")
         scores, values, numbers = (part[scan.residues] for part in (scan.scores, scan.values, scan.numbers))
         drawn.write_bytes(figure_png(draw_mutations(scores, values, numbers, scan.alphabet, shown(title))))
     worst, best = (choose(mutants, key=lambda pair: pair[1]) for choose in (min, max))
-    print(shown(f"{name}: {len(mutants):,} single mutants, from {worst[0]} {worst[1]:.3g} to {best[0]} {best[1]:.3g}"))
+    ends = f"from {worst[0]} {worst[1]:.3g} to {best[0]} {best[1]:.3g}"
+    print(shown(f"{name}: {how_many(len(mutants), 'single mutant')}, {ends}"))
     if line:
         print(line)
     print(output, picture, sep="\n")
@@ -94,7 +95,9 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
         pairs.append((score, value))
         values[mutant] = cell
     if len(pairs) < 3:
-        raise UserError(f"--measured {path} has {len(pairs)} mutants at sites of the model, too few to compare")
+        raise UserError(
+            f"--measured {path} has {how_many(len(pairs), 'mutant')} at sites of the model, too few to compare"
+        )
     from scipy.stats import spearmanr  # here, because it takes as long to load as torch
 
     rank = float(spearmanr(*zip(*pairs, strict=True)).statistic)

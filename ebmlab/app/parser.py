@@ -36,7 +36,7 @@ class Parser(LightningArgumentParser):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        super().__init__(*args, **{"prog": "python -m ebmlab", "allow_abbrev": False, **kwargs})
 
     def add_argument(self, *args: Any, **kwargs: Any) -> Any:
         """As in the base class, but a config may have bases."""

@@ -20,7 +20,7 @@ from ebmlab.app.run_folder import RUNS, SOLUTION, check_name, claim, new_run
 from ebmlab.app.signals import Stopped
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.search_curve import draw_search
-from ebmlab.errors import UserError, explained, shown
+from ebmlab.errors import UserError, explained, how_many, shown
 from ebmlab.exchange import Foreign, read
 from ebmlab.io.outputs import together
 from ebmlab.problems import (
@@ -234,8 +234,8 @@ def _write(folder: Path, options: Namespace, found: Foreign, search: _Search) ->
         title = f"{Path(options.file).name}: {problem.unit} {value:,.9g}"
         curve = [(look[0], note) for look, note in zip(minimum.curve, minimum.notes, strict=False)]
         picture.write_bytes(figure_png(draw_search(curve, solutions.value, shown(title), problem.unit)))
-    print(f"{problem.unit} {value:,.9g}, by {as_good:,} of {options.chains:,} chains", end=", ")
-    print(f"after {minimum.steps:,} steps in {minimum.seconds:.3g} s: {ENDS[content['stopped']]}")
+    print(f"{problem.unit} {value:,.9g}, by {as_good:,} of {how_many(options.chains, 'chain')}", end=", ")
+    print(f"after {how_many(minimum.steps, 'step')} in {minimum.seconds:.3g} s: {ENDS[content['stopped']]}")
     if (estimate := minimum.log_z) is not None:
         few = "; ".join(estimate.doubts[1:])  # the first says that no chains have come from the other side
         error = f"not to be trusted: {few}" if few else f"+- {estimate.std_error:.2g}, if no valley was missed"

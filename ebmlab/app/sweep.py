@@ -21,7 +21,7 @@ from ebmlab.app.sweep_space import Space, read_space, sweep_parser
 from ebmlab.app.sweep_trial import FIT, PAUSE, TrialFailed, run_fit
 from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.sweeps import Trial, draw_sweep
-from ebmlab.errors import UserError, one_line, shown
+from ebmlab.errors import UserError, how_many, one_line, shown
 from ebmlab.extras import require
 from ebmlab.io.files import write_table, write_whole
 from ebmlab.io.folders import make_folder
@@ -248,7 +248,7 @@ def _summary(study: Any, space: Space, folder: Path) -> str:
     states = [trial.state for trial in trials]
     words = {"complete": "complete", "pruned": "pruned", "fail": "failed"}
     counts = ", ".join(f"{states.count(state)} {word}" for state, word in words.items())
-    lines = [f"{len(trials)} trials: {counts}"]
+    lines = [f"{how_many(len(trials), 'trial')}: {counts}"]
     if "complete" in states:
         best = study.best_trial
         lines.append(

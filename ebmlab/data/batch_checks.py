@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.data.batch_parts import samples_of
 from ebmlab.data.interface import Data
 from ebmlab.domains import Binary, Domain, Ordinal, Spin
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.numerics.streams import undisturbed
 
 
@@ -77,8 +77,8 @@ def check_event_shape(given: tuple[int, ...], domain: Domain, title: str, energy
     if given == wanted or (len(wanted) == 1 and math.prod(given) == wanted[0]):
         return
     raise UserError(
-        f"{title} gives events of shape {given} ({math.prod(given)} numbers), but {energy} models {domain}: change the "
-        "energy's size or the data set"
+        f"{title} gives events of shape {given} ({how_many(math.prod(given), 'number')}), but {energy} models "
+        f"{domain}: change the energy's size or the data set"
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor
 
 from ebmlab.drawing.figures import DPI, new_figure
+from ebmlab.errors import how_many
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,7 +90,7 @@ def draw_points(points: Tensor, extent: float) -> Figure:
     axes = figure.add_subplot()
     axes.scatter(points[:, 0].numpy(), points[:, 1].numpy(), s=9, color="tab:red", linewidths=0, alpha=0.6)
     window = (-extent, extent)
-    axes.set(xlim=window, ylim=window, aspect="equal", title=f"{len(points)} samples")
+    axes.set(xlim=window, ylim=window, aspect="equal", title=how_many(len(points), "sample"))
     return figure
 
 

@@ -10,6 +10,7 @@ from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.drawing.plane import draw_points
 from ebmlab.drawing.table import draw_table
 from ebmlab.drawing.tiles import image_png, tile
+from ebmlab.errors import how_many
 
 MAX_IMAGES = 400
 MAX_GRAPHS = 64
@@ -32,5 +33,5 @@ def picture(shown: Shown | None) -> bytes | None:
             return figure_png(draw_points(values, extent))
         case Graphs(adjacency) if find_spec("networkx") is not None:
             matrices = adjacency[:MAX_GRAPHS]
-            return figure_png(draw_graphs({f"{len(matrices)} samples": matrices}))
+            return figure_png(draw_graphs({how_many(len(matrices), "sample"): matrices}))
     return None

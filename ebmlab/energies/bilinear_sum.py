@@ -39,15 +39,16 @@ class BilinearSum(WeightedSum):
 
     def __init__(self, energy: BilinearEnergy) -> None:
         self._model = energy
-        self._number: Tensor | float = 0.0
+        self._parameters = energy.W, energy.b_v, energy.b_h
+        self._number = wide(energy.W.new_zeros(()))
         self._grads: list[Tensor] = []  # in W, b_v and b_h
 
     @torch.no_grad()
     def add(
         self, x: Tensor, hidden: Tensor | None = None, inputs: Tensor | None = None, weight: float | Tensor = 1.0
     ) -> None:
-        model, W = self._model, self._model.W
-        inputs = model.hidden_given_visible(x) if inputs is None else inputs
+        W, b_v, _ = self._parameters
+        inputs = self._model.hidden_given_visible(x) if inputs is None else inputs
         v, h = x.to(W), (torch.sigmoid(inputs) if hidden is None else hidden).to(W)  # not in half precision
         factor, visible = -1.0, v
         if isinstance(weight, Tensor):
@@ -57,24 +58,22 @@ class BilinearSum(WeightedSum):
             factor = -weight
         by_v, by_h = visible.sum(0).mul_(factor), h.sum(0).mul_(factor)
         pull = (wide(h) * wide(inputs.to(h))).sum()  # E(v, h) = -h'(W'v + b_h) - b_v'v; a dot product takes longer
-        self._number = self._number + (factor * pull + torch.dot(model.b_v, by_v))
-        if self._grads:
+        self._number = torch.add(self._number, pull, alpha=factor).add_(torch.dot(b_v, by_v))
+        if first := not self._grads:
+            self._grads = [torch.empty_like(W), by_v, by_h]  # not filled: the product overwrites it
+        else:
             self._grads[1] += by_v
             self._grads[2] += by_h
-        first = not self._grads
-        self._grads = self._grads or [h.new_empty(W.shape), by_v, by_h]  # not filled: the product overwrites it
         self._grads[0].addmm_(v.T, h, beta=0 if first else 1, alpha=factor)  # autocast does not round it in place
 
     def number(self) -> Tensor:
-        return torch.as_tensor(self._number).to(self._model.W)
+        return self._number.to(self._parameters[0])
 
     def value(self) -> Tensor:
         """As in `WeightedSum`. There can be one backward pass, which hands the gradients over without a copy."""
-        model = self._model
-        parameters = (model.W, model.b_v, model.b_h)
         if not self._grads:
-            self._grads = [torch.zeros_like(p) for p in parameters]
-        total: Tensor = _Closed.apply(self.number(), self._grads, *parameters)
+            self._grads = [torch.zeros_like(p) for p in self._parameters]
+        total: Tensor = _Closed.apply(self.number(), self._grads, *self._parameters)
         return total
 
 

@@ -12,7 +12,7 @@ from ebmlab.energies.energy import Energy
 from ebmlab.energies.evaluation import PerChain
 from ebmlab.energies.hidden_units import BITS, BinaryUnits, HiddenUnits
 from ebmlab.energies.state_types import converted
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.numerics.softplus import sum_softplus
 
@@ -38,7 +38,7 @@ class Bipartite(Energy):
     units: HiddenUnits = BITS
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, {self.num_hidden} hidden units"
+        return f"{super().extra_repr()}, {how_many(self.num_hidden, 'hidden unit')}"
 
     @property
     def has_bits(self) -> bool:

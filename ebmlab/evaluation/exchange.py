@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ebmlab.energies import Base, Bridge, Energy
 from ebmlab.energies.evaluation import Merge
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.ladder import Ladder, fixed_ladder
 from ebmlab.evaluation.log_z import MAX_GAP, LogZ
@@ -78,8 +78,8 @@ def exchange_log_z(
     require_choice("exchange_log_z", ("linear", "adaptive"), schedule=schedule)
     if num_steps < 2 or num_rungs < 1 or len(x) < 2:
         raise UserError(
-            f"exchange_log_z: num_steps is {num_steps}, num_rungs {num_rungs}, and x has {len(x)} states; there must "
-            "be at least 2 steps, 1 rung and 2 states"
+            f"exchange_log_z: num_steps is {num_steps}, num_rungs {num_rungs}, and x has {how_many(len(x), 'state')}; "
+            "there must be at least 2 steps, 1 rung and 2 states"
         )
     if not sampler.converges:
         raise UserError(f"exchange_log_z needs a kernel that is exact, but {type(sampler.kernel).__name__} is not")

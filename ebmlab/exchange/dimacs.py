@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.exchange.format import Format, looks_like_text, text_of
 from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, numbered
@@ -40,7 +40,9 @@ def read(path: Path, vartype: str | None) -> Foreign:
     if size < 0:
         raise UserError("it has no line: p edge NODES EDGES")
     if len(edges) != count:
-        raise UserError(f"its line p says {count} edges, and {len(edges)} follow: it is cut short or damaged")
+        raise UserError(
+            f"its line p says {how_many(count, 'edge')}, and {len(edges)} follow: it is cut short or damaged"
+        )
     return graph("dimacs", numbered(size), edges, f"from 1 to {size}")
 
 

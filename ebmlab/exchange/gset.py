@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.exchange.format import Format, looks_like_text, text_of
 from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, number, numbered
@@ -40,7 +40,9 @@ def read(path: Path, vartype: str | None) -> Foreign:
             form = "nodes edges" if size < 0 else "i j weight"
             raise UserError(f"line {place} is {line.strip()[:60]!r}, and must be: {form}") from error
     if len(edges) != count:
-        raise UserError(f"its first line says {count} edges, and {len(edges)} follow: it is cut short or damaged")
+        raise UserError(
+            f"its first line says {how_many(count, 'edge')}, and {len(edges)} follow: it is cut short or damaged"
+        )
     return graph("gset", numbered(size), edges, f"from 1 to {size}")
 
 

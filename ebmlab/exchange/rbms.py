@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ebmlab.energies import RBM, CategoricalRBM, Energy
-from ebmlab.errors import UNFIT, WHY, UserError, explained
+from ebmlab.errors import UNFIT, WHY, UserError, explained, how_many
 from ebmlab.exchange.foreign import Foreign, Form, from_bits, machine, spins
 from ebmlab.exchange.format import Format, has, needed, only
 from ebmlab.io.files import whole
@@ -93,7 +93,7 @@ def _archive(archive: Any) -> Foreign:
     energy, offset, form = _model(kind, W, a, b, beta)
     lost = ["the random states of the training"] if "torch_rng_state" in archive[updates[last]] else []
     lost += ["the chains"] if "parallel_chains" in archive else []
-    lost += [f"the {len(updates) - 1} earlier updates"] if len(updates) > 1 else []
+    lost += [f"the {how_many(len(updates) - 1, 'earlier update')}"] if len(updates) > 1 else []
     facts: dict[str, Any] = {"model": kind, "update": last, "beta": beta}
     if kind == "PBRBM" and "dataset_args/alphabet" in archive:
         name = archive["dataset_args/alphabet"][()].decode()

@@ -16,14 +16,14 @@ Hidden = tuple[Tensor | None, Tensor | None]
 """Hidden units `(B, H)` and their inputs `(B, H)`; None where they are not known."""
 
 
-@torch.no_grad()
 def hidden_of_data(energy: Energy, x: Tensor, *, density: str) -> Hidden:
     """Hidden units drawn for the joint density; none for the marginal density."""
     if density == "marginal":
         return None, None
     assert isinstance(energy, Bipartite)
-    inputs = energy.hidden_given_visible(x)
-    return energy.units.sample(inputs), inputs
+    with torch.no_grad():
+        inputs = energy.hidden_given_visible(x)
+        return energy.units.sample(inputs), inputs
 
 
 def hidden_of_state(energy: Energy, state: State, *, density: str) -> Hidden:
@@ -42,7 +42,6 @@ def hidden_at_start(sampler: Sampler, start: Start) -> Leg | None:
     return None if hidden is None else Leg(known=Drawn(hidden))
 
 
-@torch.no_grad()
 def keep_hidden(start: Start, state: State) -> None:
     """Keeps the hidden units of chains of block Gibbs, which saves the next training step a product with W."""
     if isinstance(state, BlockGibbsState) and state.hidden is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Finite
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.numerics.noise import bits, uniform_numbers
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers.initial_states import Start
@@ -183,8 +183,8 @@ class ReplayBuffer(Start):
     def _check_size(self, slots: int, num_chains: int) -> None:
         if num_chains > slots:
             raise UserError(
-                f"ReplayBuffer: size is {self.size}, {slots} slots on each rank, but a step runs {num_chains} chains: "
-                "make it larger, or the batch smaller"
+                f"ReplayBuffer: size is {self.size}, {how_many(slots, 'slot')} on each rank, but a step runs "
+                f"{how_many(num_chains, 'chain')}: make it larger, or the batch smaller"
             )
 
 

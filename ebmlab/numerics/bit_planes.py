@@ -100,6 +100,17 @@ def _joined(plane: Tensor | int, bits: Tensor, digit: int) -> Tensor | int:
     return plane.bitwise_or_(bits) if digit else plane.bitwise_and_(bits)
 
 
+def count(plane: Tensor, columns: list[Planes]) -> None:
+    """Adds a plane of bits to numbers that are sums over b of 2^b times the planes of column b, two at most in each."""
+    for column in columns:
+        column.append(plane)
+        if len(column) < 3:
+            return
+        digit, plane = added([column])
+        column[:] = [digit]
+    columns.append([plane])
+
+
 def counted(columns: list[Planes]) -> Tensor:
     """Of each chain the sum of 2^b times the bits of column b, `(64 W,)`, int64, by adding rows in threes."""
     rows = max(len(plane) for column in columns for plane in column)

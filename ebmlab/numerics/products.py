@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import platform
 import re
 from collections.abc import Iterator
@@ -31,8 +30,7 @@ def fast_products(model: nn.Module, rows: int) -> Iterator[None]:
     if not _may_choose():
         yield
         return
-    tensors = itertools.chain(model.parameters(), model.buffers())
-    largest = max((t.numel() for t in tensors if t.dim() == 2), default=0)
+    largest = _largest_matrix(model)
     with by_onednn(rows * largest if largest >= LARGE or has_full_width() else 0):
         yield
 
@@ -52,6 +50,14 @@ def by_onednn(multiplications: int) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def _largest_matrix(model: nn.Module) -> int:
+    """Entries of the largest parameter or buffer with two axes; `parameters()` would take ten times as long."""
+    parts = model.__dict__
+    tensors = (*parts["_parameters"].values(), *parts["_buffers"].values())
+    sizes = [t.numel() for t in tensors if t is not None and t.dim() == 2]
+    return max(sizes + [_largest_matrix(child) for child in parts["_modules"].values() if child is not None], default=0)
 
 
 def _may_choose() -> bool:

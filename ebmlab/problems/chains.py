@@ -19,8 +19,6 @@ from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, m
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
 STRANGE = "the states of the saved search are none of this energy's"
-WORTH = 2**12  # spins of all chains for each pull on a group of sites, from which words are faster than states
-MANY = 16  # pulls from which states become slower, too
 
 RULES: dict[type[Sampler], Rule] = {ChromaticGibbs: heat_bath, ChromaticMetropolis: metropolis}  # in words
 
@@ -81,7 +79,7 @@ def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:
     coded = None if rule is None else multi_spin(energy)
     if rule is None or coded is None:
         return States(energy, sampler, num_chains)
-    if energy.domain.size * num_chains < WORTH * sum(min(group.total, MANY) for group in coded.groups):
+    if not coded.pays(rule, num_chains):
         return States(energy, sampler, num_chains)
     return Words(coded, rule, energy.dtype, num_chains)
 

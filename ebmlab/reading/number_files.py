@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import FAR
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import UserError, how_many, one_line
 from ebmlab.exchange import read_samples
 from ebmlab.io.files import check_regular, load
 from ebmlab.reading.tables import Labels, line_of, read_table
@@ -64,7 +64,7 @@ def read_numbers(
         raise UserError(f"{path}: the array of the samples has shape {x.shape}; it must be (N, ...) with N at least 1")
     if y is not None and y.shape != (len(x),):
         raise UserError(
-            f"{path}: there are {len(x)} samples, but the labels have shape {y.shape}; there must be one each"
+            f"{path} holds {how_many(len(x), 'sample')}, but labels of shape {y.shape}; there must be one each"
         )
     return as_numbers(x.astype(_type(x), copy=False), str(path)), y
 

@@ -13,9 +13,11 @@ from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
+from ebmlab.numerics.bit_planes import Planes, count, counted, random_words
 from ebmlab.numerics.noise import bernoulli, categorical
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, multi_spin
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
@@ -77,8 +79,13 @@ def start(energy: Energy, x: Tensor, settings: Sequence[Number]) -> State:
 def swept(energy: Energy, state: State, sweep: Sweep) -> tuple[State, Tensor]:
     """The state after a sweep, and `(B,)`, whether its laws were valid. Chains of others stay where they were."""
     table, x = _sites_first(energy, state.x)
-    valid = ~sweep(energy, table, x).isnan()
-    return State(x=Merge(valid)(x, state.x)), valid
+    total = sweep(energy, table, x)
+    valid = total == total  # not NaN
+    if not torch.compiler.is_compiling():
+        return State(x=Merge(valid)(x, state.x)), valid
+    before = cast(Finite, energy.domain).flat(state.x).transpose(0, 1)
+    rows = torch.where(valid.view(-1, *[1] * (table.dim() - 2)), table, before)  # a program keeps each site a row
+    return State(x=rows.transpose(0, 1).view(x.shape)), valid
 
 
 def step(energy: Energy, state: State, settings: Sequence[Number]) -> tuple[State, Info]:
@@ -94,6 +101,9 @@ class ChromaticGibbs(Sampler):
     The sites of one colour are independent given the others, so each colour is one block of Gibbs sampling. On a
     lattice the colours form a checkerboard. A sweep costs about one evaluation of the energy and counts as one.
 
+    `sample` and `last_states` put many chains of an Ising model into the bits of words, if its couplings and fields are
+    small multiples of one number (`MultiSpin`). The law is the same.
+
     Example:
         >>> from ebmlab.energies import Ising
         >>> from ebmlab.samplers import ChromaticGibbs
@@ -106,6 +116,11 @@ class ChromaticGibbs(Sampler):
     domains: ClassVar[tuple[type[Domain], ...]] = (Binary, Spin, Ordinal, Categorical)
     keeps_values = False
     exact = True
+
+    @property
+    def _rule(self) -> Rule:
+        """What moves the spins of chains in words."""
+        return heat_bath
 
     def _sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
         """Moves all sites in place, one colour after the other; as the function of this name."""
@@ -146,6 +161,33 @@ class ChromaticGibbs(Sampler):
     def compilable(self, energy: Energy) -> Kernel | None:
         return super().compilable(energy) if len(cast(Coloured, energy).colours) <= COLOURS else None
 
+    def sample(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> tuple[Tensor, Info]:
+        """As in `Sampler`. Many chains of an Ising model with few local fields share words, see `MultiSpin`."""
+        x = self.check_chains(energy, x, num_steps)
+        if compile or (coded := self._in_words(energy, x, num_steps)) is None:
+            return super().sample(energy, x, num_steps, compile=compile)
+        flips: list[Planes] = []
+        last = swept_in_words(coded, self._rule, x, num_steps, flips)
+        return last, self._report(energy, counted(flips)[: len(x)].float() / num_steps)
+
+    def last_states(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> Tensor:
+        """As in `Sampler`, in words as `sample`."""
+        x = self.check_chains(energy, x, num_steps)
+        if compile or (coded := self._in_words(energy, x, num_steps)) is None:
+            return super().last_states(energy, x, num_steps, compile=compile)
+        return swept_in_words(coded, self._rule, x, num_steps)
+
+    def _in_words(self, energy: Energy, x: Tensor, num_steps: int) -> MultiSpin | None:
+        """The energy for chains in words, where they take so many steps that this pays."""
+        if self._watched or self._by_steps or x.device.type != "cpu" or min(len(x), 8 * num_steps) < 64:
+            return None
+        coded = multi_spin(energy)
+        return coded if coded is not None and coded.pays(self._rule, len(x)) else None
+
+    def _report(self, energy: Energy, hops: Tensor) -> Info:
+        """What chains report that move so far in a sweep, `(B,)`."""
+        return Info(torch.ones_like(hops), hops)
+
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
         """Sweeps over one table in place, where `step` copies it, and adds up hops.
@@ -165,6 +207,19 @@ class ChromaticGibbs(Sampler):
                 torch.ne(table, before, out=before)
                 hops += energy.domain.lengths(before.transpose(0, 1))
         return None if total.isnan().any() else y
+
+
+def swept_in_words(
+    coded: MultiSpin, rule: Rule, x: Tensor, num_steps: int, flips: list[Planes] | None = None
+) -> Tensor:
+    """The last states of chains in words; the changes of each site are added to `flips`, by `bit_planes.count`."""
+    words, random = coded.packed(x), random_words(x.device)
+    for _ in range(num_steps):
+        before = words if flips is None else words.clone()
+        coded.sweep(words, 1.0, random, rule)
+        if flips is not None:
+            count(before.bitwise_xor_(words), flips)
+    return coded.unpacked(words, len(x)).to(x.dtype, memory_format=torch.contiguous_format)
 
 
 def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:

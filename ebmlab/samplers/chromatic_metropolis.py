@@ -13,10 +13,9 @@ from ebmlab.energies import Energy
 from ebmlab.numerics.noise import coins
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs, Coloured, start, swept
 from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.multi_spin import TIES, Rule, metropolis
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.state import Info, State
-
-TIES = 15 / 16  # how likely a flip that costs nothing is: certain ones would take turns for ever
 
 
 def flip_probability(cost: Tensor) -> Tensor:
@@ -64,6 +63,10 @@ class ChromaticMetropolis(ChromaticGibbs):
 
     domains = (Binary, Spin)
 
+    @property
+    def _rule(self) -> Rule:
+        return metropolis
+
     def _sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
         return sweep(energy, table, x)
 
@@ -74,3 +77,6 @@ class ChromaticMetropolis(ChromaticGibbs):
         last, info = super()._reported(energy, x, num_steps)
         share = (info.hops / energy.domain.size).masked_fill(info.acceptance.isnan(), torch.nan)
         return last, Info(share, info.hops, evaluations=info.evaluations)
+
+    def _report(self, energy: Energy, hops: Tensor) -> Info:
+        return Info(hops / energy.domain.size, hops)

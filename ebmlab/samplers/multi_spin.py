@@ -16,11 +16,11 @@ from torch import Tensor
 
 from ebmlab.energies import Ising
 from ebmlab.numerics.bit_planes import LEVELS, Planes, Random, added, below, chosen, counted
-from ebmlab.samplers.chromatic_metropolis import TIES
 
 Rule = Callable[[Tensor, Planes, int, float, Random], Tensor]
 
 LARGEST = 62  # sum of a site's couplings, in quanta; more of them have too many local fields
+TIES = 15 / 16  # how likely a flip that costs nothing is: certain ones would take turns for ever
 WORDS = 2**16  # of the sites that are redrawn at a time: fewer fit a small cache, but cost more calls
 
 
@@ -81,6 +81,15 @@ class MultiSpin:
         self.bonds = _by_weight(pulls[once], self.place[sites[once]], self.place[others[once]])
         self.lowest = -int(pulls[once].abs().sum())
 
+    def pays(self, rule: Rule, num_chains: int) -> bool:
+        """Whether so many chains move faster in words than as states, on a CPU.
+
+        A group of sites takes its time however few they are. States are fast in a heat bath with few pulls.
+        """
+        heat = [2**19 // min(max(group.total, 4), 16) for group in self.groups]
+        enough = sum(heat) if rule is heat_bath else 2**15 * len(heat)
+        return (len(self.place) - 1) * num_chains >= enough
+
     def sweep(self, words: Tensor, beta: float, random: Random, rule: Rule | None = None) -> None:
         """Moves all sites in place, one colour after the other, at an inverse temperature; by default a heat bath."""
         move = rule or heat_bath
@@ -102,9 +111,11 @@ class MultiSpin:
 
     def packed(self, x: Tensor) -> Tensor:
         """Spins `(B, d)` as words `(d + 1, W)`; chains beyond B have all spins -1."""
-        up = (x.T[self.order] > 0).cpu().numpy()
+        up = (x > 0).T.contiguous().cpu().numpy()
         bits = np.packbits(np.pad(up, ((0, 1), (0, -len(x) % 64))), axis=1, bitorder="little")
-        return torch.from_numpy(bits.view(np.int64)).to(x.device)
+        words = torch.from_numpy(bits.view(np.int64)).to(x.device)
+        words[:-1] = words[self.order]
+        return words
 
     def unpacked(self, words: Tensor, num_chains: int) -> Tensor:
         """Spins `(B, d)` in int8."""

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ebmlab.errors import UserError, shown
+from ebmlab.errors import UserError, how_many, shown
 from ebmlab.sequences.alignment_file import Inserts, Rows, find, read_rows
 from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
 from ebmlab.settings import require_choice, require_inside
@@ -49,14 +49,14 @@ class Dropped:
 
     def __str__(self) -> str:
         parts = [
-            (self.inserts, "letters of inserts"),
-            (self.gappy_columns, "columns with too many gaps"),
-            (self.unknown, "sequences with unknown letters"),
-            (self.gappy_sequences, "sequences with too many gaps"),
+            (self.inserts, "letter", "of inserts"),
+            (self.gappy_columns, "column", "with too many gaps"),
+            (self.unknown, "sequence", "with unknown letters"),
+            (self.gappy_sequences, "sequence", "with too many gaps"),
         ]
-        words = ", ".join(f"{count:,} {what}" for count, what in parts if count) or "nothing"
-        gaps = f"; {self.unknown_as_gaps:,} unknown letters read as gaps" * bool(self.unknown_as_gaps)
-        return f"{self.sequences:,} sequences of {self.columns:,} columns; left out: {words}{gaps}"
+        words = ", ".join(f"{how_many(count, what)} {which}" for count, what, which in parts if count) or "nothing"
+        gaps = f"; {how_many(self.unknown_as_gaps, 'unknown letter')} read as gaps" * bool(self.unknown_as_gaps)
+        return f"{how_many(self.sequences, 'sequence')} of {how_many(self.columns, 'column')}; left out: {words}{gaps}"
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def read_family(
         >>> _ = Path("a.fasta").write_text(">one\nGA-U\n>two\nGAXU\n>three\nGACU\n>four\nGACU\n")
         >>> family = read_family("a.fasta", alphabet="rna", max_sequence_gaps=0.5)
         >>> family.values.tolist(), str(family.dropped)
-        ([[3, 1, 0, 4], [3, 1, 2, 4], [3, 1, 2, 4]], '4 sequences of 4 columns; left out: 1 sequences with unknown ...')
+        ([[3, 1, 0, 4], [3, 1, 2, 4], [3, 1, 2, 4]], '4 sequences of 4 columns; left out: 1 sequence with unknown ...')
     """
     letters = Alphabet.of(alphabet, gap)
     require_inside("read_family", "[0, 1]", max_column_gaps=max_column_gaps, max_sequence_gaps=max_sequence_gaps)

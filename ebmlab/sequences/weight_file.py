@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.sequences.alignment_file import find, read_lines
 
 
@@ -43,7 +43,7 @@ def read_weights(path: str | Path, count: int) -> Tensor:
         found.append(weight)
     if len(found) != count:
         raise UserError(
-            f"{file} holds {len(found):,} weights, but the data's file {count:,} samples: give one for each"
+            f"{file} holds {how_many(len(found), 'weight')}, but the data's file {count:,} samples: give one for each"
         )
     return torch.tensor(found, dtype=torch.float64)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ebmlab.domains import Categorical
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.evaluation import effective_sample_size, split_r_hat
 from ebmlab.io.progress import Meter
 from ebmlab.samplers import Sampler
@@ -125,12 +125,12 @@ def race(
             result.seconds.append(clock.seconds)
             result.curves[MEAN_ENERGY].append(float(traces[-1][:, 0].mean()))
             if traces[-1][:, 0].isnan().any():
-                raise UserError(f"{description}: an energy is NaN after {steps} steps; check the target")
+                raise UserError(f"{description}: an energy is NaN after {how_many(steps, 'step')}; check the target")
             assert total is not None
             if not forbidden and _gather(fabric, total.acceptance).isnan().any():
                 raise UserError(
-                    f"{description}: an acceptance is NaN after {steps} steps: the energy or gradient of a proposed "
-                    "state is; check the target"
+                    f"{description}: an acceptance is NaN after {how_many(steps, 'step')}: the energy or gradient of a "
+                    "proposed state is; check the target"
                 )
             for name, label in labels.items():
                 result.curves[label].append(measures[name].value())

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from ebmlab.energies import Energy, MaskedLanguageModel
-from ebmlab.errors import UserError, explained
+from ebmlab.errors import UserError, explained, how_many
 from ebmlab.studies.measures import Measure
 
 
@@ -49,7 +49,7 @@ class Sentences(Measure):
 
     def update(self, x: Tensor) -> None:
         if len(x) < (least := self.best or 2):
-            raise UserError(f"Sentences: {least} sentences are scored, but the study has {len(x)} chains")
+            raise UserError(f"Sentences: {least} sentences are scored, but the study has {how_many(len(x), 'chain')}")
         super().update(x)
 
     def value(self) -> float:

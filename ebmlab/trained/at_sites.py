@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.sequences.alignment_file import Rows
 from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
 
@@ -47,8 +47,8 @@ def at_sites(sequence: str, form: Preprocessing, *, unknown: int | None = None) 
                 return _values(chosen_letters, Alphabet(form.letters, form.gap), unknown), found
     row = f"{form.width}, as a row of the alignment, or " if len(layouts) == 2 else ""
     raise UserError(
-        f"the sequence has {len(text)} letters, but must have {row}{size}, one for each site of the model: align it, "
-        "with - for gaps"
+        f"the sequence has {how_many(len(text), 'letter')}, but must have {row}{size}, one for each site of the model: "
+        "align it, with - for gaps"
     )
 
 

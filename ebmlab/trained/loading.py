@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, how_many
 from ebmlab.evaluation.headline import Headline
 from ebmlab.io import zoo
 from ebmlab.io.described import fill
@@ -81,7 +81,7 @@ def _about(checkpoint: dict[str, Any]) -> list[str]:
     callbacks = checkpoint.get("callbacks")
     states = callbacks.values() if isinstance(callbacks, dict) else ()
     found = [Headline.kept(state.get("headline")) for state in states if isinstance(state, dict)]
-    trained = [f"{steps:,} steps"] if type(steps) is int and steps else []
+    trained = [how_many(steps, "step")] if type(steps) is int and steps else []
     return trained + [str(headline) for headline in found if headline is not None]
 
 

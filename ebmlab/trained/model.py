@@ -14,7 +14,7 @@ from ebmlab.data import mixed
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
-from ebmlab.errors import WHY, UserError, explained
+from ebmlab.errors import WHY, UserError, explained, how_many
 from ebmlab.io.progress import Meter
 from ebmlab.samplers import Info, Sampler
 from ebmlab.samplers.draws import Draws
@@ -75,7 +75,7 @@ class TrainedModel:
 
     def __repr__(self) -> str:
         energy, count = self._energy, sum(p.numel() for p in self.learner.parameters())
-        hidden = f", {energy.num_hidden} hidden units" if isinstance(energy, Bipartite) else ""
+        hidden = f", {how_many(energy.num_hidden, 'hidden unit')}" if isinstance(energy, Bipartite) else ""
         by = self.learner.trained_by if isinstance(self.learner, Record) else type(self.learner).__name__
         trained = f"{by} with {type(self.learner.sampler).__name__}"
         parts = [f"{type(energy).__name__} on {energy.domain}{hidden}, {count:,} parameters", trained, *self.about]

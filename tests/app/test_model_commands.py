@@ -69,6 +69,12 @@ def test_scores_are_those_of_the_loaded_model(
         assert picture.size[0] > 600
 
 
+def test_one_sample_is_singular(digits: torch.Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("one.npy", digits[:1].numpy())
+    main(["score", "one.npy", f"--ckpt_path={RUN}", "--output=one.csv"])
+    assert "one.npy: 1 sample, mean energy " in capsys.readouterr().out
+
+
 def panels_of(path: Path, rows: int, columns: tuple[int, ...]) -> list[np.ndarray]:
     """The panels of a picture of completions of 8 x 8 images, pixel by pixel as before they were enlarged."""
     widths = [9 * number + 1 for number in columns]

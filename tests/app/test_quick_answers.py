@@ -135,12 +135,25 @@ def test_the_short_help_is_short_and_names_options_that_there_are(
     with pytest.raises(SystemExit):
         main([command, "--help", "all"])
     every = capsys.readouterr().out
-    assert "Run inference on your data" not in every
+    assert every.startswith("usage: python -m ebmlab ") and "Run inference on your data" not in every
     for option in re.findall(r"--(?:trainer\.)?[a-z_]+(?= )", short):
         assert option in every or option in ("--help", "--debug", "--import"), option
     if command == "fit":
         for name in ("GRBM", "GibbsLangevin", "ReplayBuffer", "GradientGuided", "Digits", "SampleGrid"):
             assert name in short
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != "list"])
+def test_help_says_how_the_command_was_started(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by the name of the file that Python runs."""
+    monkeypatch.setattr(sys, "argv", ["/packages/ebmlab/__main__.py"])
+    try:
+        main([command, "--help"])
+    except SystemExit as end:
+        assert not end.code
+    assert capsys.readouterr().out.startswith(f"usage: python -m ebmlab {command} ")
 
 
 def test_help_names_every_command() -> None:

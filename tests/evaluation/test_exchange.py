@@ -127,7 +127,7 @@ def test_nan_stays_visible() -> None:
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "steps": ({"num_steps": 1}, "num_steps is 1"),
     "num_rungs": ({"num_rungs": 0}, "num_rungs 0"),
-    "states": ({"x": torch.zeros(1, 4)}, "x has 1 states"),
+    "states": ({"x": torch.zeros(1, 4)}, "x has 1 state;"),
     "values": ({"x": torch.full((4, 4), 0.5)}, "0 or 1"),
     "schedule": ({"schedule": "sigmoid"}, 'schedule is "sigmoid"'),
     "kernel": ({"sampler": TrajectoryTempered(DULA(0.1), [])}, "DULA is not"),

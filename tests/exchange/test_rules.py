@@ -189,7 +189,7 @@ def test_rbms_beta_is_not_in_the_parameters(tmp_path: Path) -> None:
     states = (2 * np.array(BITS) - 1).tolist()
     assert values(cold, states)[0] - values(cold, states)[1] != pytest.approx(4.2026, abs=1e-3)
     assert cold.facts == {"model": "IIRBM", "update": 30, "beta": 2.0}
-    assert cold.lost == ("the chains", "the 1 earlier updates")
+    assert cold.lost == ("the chains", "the 1 earlier update")
 
 
 def test_fastrbms_coulomb_machine_has_hidden_biases_of_the_other_sign(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from ebmlab.problems import Linear, Minimum, Qubo, Reheated, Resampled, minimise
 from ebmlab.problems.chains import Words, random_chains
 from ebmlab.problems.resampled import Resampling
 from ebmlab.samplers import DULA, GWG, BlockGibbs, ChromaticGibbs, ChromaticMetropolis, Sampler, Tempered
+from ebmlab.samplers.multi_spin import MultiSpin
 
 CHAINS = 20_000
 BITS = {("a", "b"): -3.0, ("b", "c"): 2.0, ("c", "d"): -1.5, ("a", "a"): 0.5, ("a", "d"): 1.0, ("d", "e"): -1.0}
@@ -53,8 +54,9 @@ def pulls(name: str, seeds: int, sampler: Sampler) -> Tensor:
 
 
 @pytest.mark.parametrize("coupling", [0.7, 0.6])
-def test_the_population_has_the_law_of_the_last_beta(coupling: float) -> None:
+def test_the_population_has_the_law_of_the_last_beta(coupling: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """As states and, where couplings are multiples of the field, in words."""
+    monkeypatch.setattr(MultiSpin, "pays", lambda *_: True)
     chi_square, kind = misfit(coupling)
     assert chi_square < 40 and (kind is Words) == (coupling == 0.6)
 
@@ -78,7 +80,8 @@ def test_parents_that_ignore_their_weights_or_turn_them_round_are_caught(
     assert pulls("ferromagnet", 3, GWG()).abs().min() > 6
 
 
-def test_chains_in_words_are_taken_as_they_are() -> None:
+def test_chains_in_words_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MultiSpin, "pays", lambda *_: True)
     torch.manual_seed(0)
     chains, parents = random_chains(plus_minus_j(32, seed=1), ChromaticGibbs(), 100), torch.randint(100, (100,))
     before, words = chains.present(), chains.states()["now"].clone()

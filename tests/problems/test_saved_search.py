@@ -59,14 +59,14 @@ def test_a_search_whose_time_is_up_has_no_time_left(tmp_path: Path) -> None:
 
 
 CASES: dict[str, tuple[Callable[[], Any], Sampler, int]] = {
-    "in words": (lambda: plus_minus_j(32, seed=1), ChromaticGibbs(), 100),
+    "in words": (lambda: plus_minus_j(32, seed=1), ChromaticGibbs(), 270),
     "in floats": (lambda: plus_minus_j(6, seed=1), ChromaticGibbs(), 9),
     "by replica exchange": (lambda: plus_minus_j(6, seed=1), Tempered(ChromaticGibbs(), [1.0, 0.6, 0.3]), 9),
     "step by step": (lambda: Clique(erdos_renyi(12, 0.6, seed=4)).energy, PathAuxiliary(), 7),
     "in cycles": (lambda: plus_minus_j(6, seed=1), ACS(5.0, 0.5, cycle_length=7), 9),
     "with momenta": (lambda: plus_minus_j(6, seed=1), DiscreteHAMS(1.0), 9),
     "in turn": (lambda: plus_minus_j(6, seed=1), Gibbs(), 9),
-    "a population in words": (lambda: plus_minus_j(32, seed=1), ChromaticGibbs(), 100),
+    "a population in words": (lambda: plus_minus_j(32, seed=1), ChromaticGibbs(), 270),
     "a population": (lambda: plus_minus_j(6, seed=1), DiscreteHAMS(1.0), 9),
 }
 
@@ -218,12 +218,12 @@ def test_a_population_without_sense_is_one_line(case: str) -> None:
 
 def test_words_in_which_the_fixed_spin_moves_are_one_line() -> None:
     energy = plus_minus_j(32, seed=1)
-    searched(energy, ChromaticGibbs(), 100, stop_at=20, saved=FILE)
+    searched(energy, ChromaticGibbs(), 270, stop_at=20, saved=FILE)
     kept = load(Path(FILE))
     kept["chains"]["best"][-1] = 1
     save(kept, Path(FILE))
     with pytest.raises(UserError, match="none of this energy's"):
-        searched(energy, ChromaticGibbs(), 100, saved=FILE)
+        searched(energy, ChromaticGibbs(), 270, saved=FILE)
 
 
 def test_it_is_written_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

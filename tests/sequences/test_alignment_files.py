@@ -80,8 +80,8 @@ def test_what_is_left_out_is_counted_in_order(tmp_path: Path) -> None:
     assert (found.gappy_columns, found.unknown, found.gappy_sequences, found.unknown_as_gaps) == (1, 2, 1, 0)
     assert family.names == ["1", "4"] and family.kept.tolist() == [1, 4] and family.values.shape == (2, 5)
     assert str(found) == (
-        "5 sequences of 6 columns; left out: 1 columns with too many gaps, 2 sequences with unknown letters, 1 "
-        "sequences with too many gaps"
+        "5 sequences of 6 columns; left out: 1 column with too many gaps, 2 sequences with unknown letters, 1 "
+        "sequence with too many gaps"
     )
     as_gaps = read_family(path, unknown="gap", max_column_gaps=0.5, max_sequence_gaps=0.3)
     assert as_gaps.dropped.unknown_as_gaps == 2 and as_gaps.alphabet.decode(as_gaps.values)[0] == "ACDE-"

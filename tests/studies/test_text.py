@@ -63,7 +63,7 @@ def test_the_likeliest_sentences_count(tmp_path: Path) -> None:
         assert row["new_2grams"] < row["new_3grams"]
     with pytest.raises(UserError, match="5 sentences are scored, but the study has 4 chains"):
         Sentences(5).fresh().update(x[:4])
-    with pytest.raises(UserError, match="2 sentences are scored, but the study has 1 chains"):
+    with pytest.raises(UserError, match="2 sentences are scored, but the study has 1 chain"):
         Sentences().fresh().update(x[:1])
 
 
