@@ -95,15 +95,15 @@ class Domain(Recorded):
         """How far each chain moved, `(B,)`: the Euclidean distance on Real, the number of changed coordinates else."""
         return self.lengths(self.difference(new, old))
 
-    def difference(self, new: Tensor, old: Tensor) -> Tensor:
-        """How each entry of states `(B, *event_shape)` differs: new - old on Real, 1 or 0 else."""
-        return new - old
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """How each entry of states `(B, *event_shape)` differs: new - old on Real, 1 or 0 else; written into `out`."""
+        return torch.sub(new, old, out=out)
 
     def lengths(self, difference: Tensor) -> Tensor:
         """The hops `(N,)` of differences `(N, *event_shape)`, which may be overwritten."""
         moved = difference.flatten(1)
         if moved.shape[1] <= 4 and len(moved) > 1000:  # torch takes three times as long to sum many very short rows
-            return reduce(torch.add, moved.square_().unbind(1)).sqrt()
+            return reduce(torch.add, moved.square_().unbind(1)).sqrt_()
         return torch.linalg.vector_norm(moved, dim=1)  # type: ignore[no-any-return]
 
     def enumerate(self) -> Tensor:
@@ -150,9 +150,10 @@ class Finite(Domain):
         """The values of one coordinate, in the order of the index form: `(num_values,)`, or one-hot rows `(K, K)`."""
         return self.from_index(torch.arange(self.num_values))
 
-    def difference(self, new: Tensor, old: Tensor) -> Tensor:
-        new = new.detach()
-        return torch.ne(new, old.detach(), out=torch.empty_like(new))  # booleans take six times as long to add
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
+        if out is None:  # booleans take six times as long to add
+            return torch.ne(new := new.detach(), old.detach(), out=new.new_empty(new.shape))
+        return torch.ne(new, old, out=out)
 
     def lengths(self, difference: Tensor) -> Tensor:
         return difference.flatten(1).sum(1)

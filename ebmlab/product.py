@@ -130,9 +130,10 @@ class Product(Domain):
             with explained(f"{name}: {WHY}", UserError):
                 self.parts[name].validate(part)
 
-    def difference(self, new: Tensor, old: Tensor) -> Tensor:
+    def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
         before, after = self.split(old), self.split(new)
-        return self.join({name: part.difference(after[name], before[name]) for name, part in self.parts.items()})
+        joined = self.join({name: part.difference(after[name], before[name]) for name, part in self.parts.items()})
+        return joined if out is None else out.copy_(joined)
 
     def lengths(self, difference: Tensor) -> Tensor:
         """Coordinates of finite parts that have changed, plus the Euclidean distances of real parts, `(N,)`."""

@@ -175,12 +175,17 @@ def _several(
     settings: Tensor,
 ) -> tuple[Any, Tensor | None, float]:
     """Takes a step with each row of settings. `sums` are those of acceptance and hops, `(2, B)`, if asked for."""
-    evaluations = 0.0
+    evaluations, reports = 0.0, []
     for row in settings.unbind():
         state, info = step(energy, state, row.unbind(), *options)
         evaluations += info.evaluations
         if sums is not None:
-            sums = sums + torch.stack([info.acceptance, info.hops])
+            reports.append(info)
+    if sums is not None:
+        acceptance, hops = sums.unbind()
+        for info in reports:
+            acceptance, hops = acceptance + info.acceptance, hops + info.hops
+        sums = torch.stack([acceptance, hops])
     return state, sums, evaluations
 
 

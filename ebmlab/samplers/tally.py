@@ -13,7 +13,7 @@ from ebmlab.numerics.noise import wide
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.state import Info, State
 
-TOGETHER = 2**18  # numbers that are read at once, about: an operation on fewer takes as long
+TOGETHER = 2**17  # numbers that are read at once, about: an operation on fewer takes as long
 MOST = 64  # steps that are read at once
 BYTE = 127  # the largest number of one
 
@@ -23,7 +23,7 @@ def steps_together(size: int) -> int:
 
     Example:
         >>> steps_together(100), steps_together(2**14), steps_together(10**6)
-        (64, 16, 1)
+        (64, 8, 1)
     """
     return min(MOST, max(1, TOGETHER // max(1, size)))
 
@@ -32,7 +32,7 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
     """The last x of a chain, and the sum of its reports.
 
     Every operation takes microseconds, however few the numbers. So small reports are kept and read several at once. Of
-    many chains on a finite domain, the changes are counted in bytes, which memory gives faster than floats.
+    many chains the moves alone are kept, and on a finite domain counted in bytes, which memory gives faster.
 
     Args:
         domain: of the states.
@@ -46,7 +46,7 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
         >>> tallied(Real(3), x, steps)[1].hops
         tensor([6.9282, 6.9282])
     """
-    if isinstance(domain, Finite) and steps_together(x.numel()) < MOST:
+    if steps_together(x.numel()) < MOST:
         return _one_by_one(domain, x, chain)
     sums, kept, together = _Sums(x), [], 0
     for state, info in chain:
@@ -62,13 +62,9 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
     return x, sums.total()
 
 
-def _one_by_one(domain: Finite, x: Tensor, chain: Iterable[tuple[State, Info]]) -> tuple[Tensor, Info]:
-    """As `tallied`; changes of up to `BYTE` steps are counted entry by entry, and then along the coordinates."""
-    sums, at = _Sums(x), x
-    small = torch.int8 if domain.num_values <= 128 else torch.int32
-    old, new = torch.empty_like(x, dtype=small), torch.empty_like(x, dtype=small)
-    counts, left = torch.zeros_like(old), BYTE
-    old.copy_(x.detach())
+def _one_by_one(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> tuple[Tensor, Info]:
+    sums = _Sums(x)
+    path = _Changes(domain, x) if isinstance(domain, Finite) else _Moves(domain, x)
     for state, info in chain:
         x = state.x
         sums.evaluations += info.evaluations
@@ -77,21 +73,58 @@ def _one_by_one(domain: Finite, x: Tensor, chain: Iterable[tuple[State, Info]]) 
             sums.add_sure(1, accepted.law)
         else:
             sums.acceptance += accepted if isinstance(accepted, Tensor) else accepted()
-        if isinstance(moved, Moved):
-            if moved.old is not at:
-                old.copy_(moved.old.detach())
-            at = moved.new.detach() if moved.new.requires_grad else moved.new
-            new.copy_(at)
-            counts.add_(torch.ne(new, old, out=old))
-            old, new, left = new, old, left - 1
+        if isinstance(moved, Moved) and not (moved.new.requires_grad or moved.old.requires_grad):
+            path.step(moved.new, moved.old)
         else:
             sums.hops += moved if isinstance(moved, Tensor) else moved()
-        if left == 0:
-            sums.hops += domain.lengths(counts)
-            counts, left = counts.zero_(), BYTE
         del info, accepted, moved
-    sums.hops += domain.lengths(counts)
+    sums.hops += path.hops()
     return x, sums.total()
+
+
+class _Changes:
+    """Counts the changes of each coordinate in bytes, and adds up along the coordinates before a byte is full."""
+
+    def __init__(self, domain: Finite, x: Tensor) -> None:
+        small = torch.int8 if domain.num_values <= 128 else torch.int32
+        self._domain, self._at, self._left = domain, x, BYTE
+        self._old, self._new = torch.empty_like(x, dtype=small), torch.empty_like(x, dtype=small)
+        self._old.copy_(x.detach())
+        self._counts, self._hops = torch.zeros_like(self._old), wide(x.new_zeros(len(x)))
+
+    def step(self, new: Tensor, old: Tensor) -> None:
+        if old is not self._at:
+            self._old.copy_(old)
+        self._new.copy_(new)
+        self._counts.add_(torch.ne(self._new, self._old, out=self._old))
+        self._at, self._old, self._new, self._left = new, self._new, self._old, self._left - 1
+        if self._left == 0:
+            self._hops, self._left = self.hops(), BYTE
+            self._counts.zero_()
+
+    def hops(self) -> Tensor:
+        return self._hops + self._domain.lengths(self._counts)
+
+
+class _Moves:
+    """Takes the lengths of the moves of a few steps at once."""
+
+    def __init__(self, domain: Domain, x: Tensor) -> None:
+        self._domain, self._hops, self._waiting = domain, wide(x.new_zeros(len(x))), 0
+        self._moves = wide(x.new_empty(steps_together(x.numel()), *x.shape))
+        self._rows = self._moves.unbind()
+
+    def step(self, new: Tensor, old: Tensor) -> None:
+        self._domain.difference(new, old, out=self._rows[self._waiting])
+        self._waiting += 1
+        if self._waiting == len(self._rows):
+            self.hops()
+
+    def hops(self) -> Tensor:
+        count, self._waiting = self._waiting, 0
+        lengths = self._domain.lengths(self._moves[:count].flatten(0, 1))
+        self._hops += lengths if count == 1 else lengths.view(count, len(self._hops)).sum(0)
+        return self._hops
 
 
 class _Sums:
