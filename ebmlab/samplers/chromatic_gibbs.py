@@ -80,7 +80,9 @@ def swept(energy: Energy, state: State, sweep: Sweep) -> tuple[State, Tensor]:
     """The state after a sweep, and `(B,)`, whether its laws were valid. Chains of others stay where they were."""
     table, x = _sites_first(energy, state.x)
     total = sweep(energy, table, x)
-    valid = total == total  # not NaN
+    valid = (
+        total == total
+    )  # not NaN: a program has no vector instruction for `isnan` (findings/torch_compiled_isnan.sh)
     if not torch.compiler.is_compiling():
         return State(x=Merge(valid)(x, state.x)), valid
     before = cast(Finite, energy.domain).flat(state.x).transpose(0, 1)
