@@ -13,9 +13,9 @@ from benchmarks.cases.targets import repeating, sampling
 from benchmarks.harness import Contestant, Race, race
 from ebmlab.energies import Energy, ResNet
 from ebmlab.learners import ReplayBuffer
-from ebmlab.samplers import DMALA
+from ebmlab.samplers import DMALA, Bfloat16Proposals, Sampler
 
-CHAINS, STEP_SIZE, TRAINING_STEPS = 100, 0.15, 40
+CHAINS, STEP_SIZE, TRAINING_STEPS, INNER = 100, 0.15, 40, 8
 
 
 def images(n: int) -> Tensor:
@@ -120,14 +120,30 @@ def training_race(channels: int) -> Race:
         chain, both = convolutions(TRAINING_STEPS, False, channels), convolutions(2, True, channels)
         return Contestant(lambda: (chain.run(), both.run()))
 
-    def ours() -> Contestant:
-        net, sampler = energy(channels=channels), DMALA(STEP_SIZE)
-        adam = partial(torch.optim.Adam, lr=1e-4)
-        return training(net, sampler, [x], start=ReplayBuffer(CHAINS), num_steps=TRAINING_STEPS, optimizer=adam)
+    def ours(sampler: Sampler, num_steps: int) -> Contestant:
+        net, adam = energy(channels=channels), partial(torch.optim.Adam, lr=1e-4)
+        return training(net, sampler, [x], start=ReplayBuffer(CHAINS), num_steps=num_steps, optimizer=adam)
+
+    def rounded() -> Contestant:
+        plainly = ours(DMALA(STEP_SIZE), TRAINING_STEPS)
+
+        def run() -> None:
+            with torch.autocast("cpu", torch.bfloat16):
+                plainly.run()
+
+        return Contestant(run)
 
     return Race(
         f"PCD with 40 steps of DMALA, ResNet-{channels}, batch 100",
         1,
-        {"ebmlab": ours, "published": plain, "floor": least},
+        {
+            "ebmlab": lambda: ours(DMALA(STEP_SIZE), TRAINING_STEPS),
+            "ebmlab, chains in bfloat16": lambda: ours(
+                Bfloat16Proposals(DMALA(STEP_SIZE), INNER), TRAINING_STEPS // INNER
+            ),
+            "ebmlab, bf16-mixed": rounded,
+            "published": plain,
+            "floor": least,
+        },
         unit="s",
     )

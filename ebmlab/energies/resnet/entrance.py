@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, unfold
 
 from ebmlab.energies.resnet.residual import Block
+from ebmlab.numerics.noise import wide
+from ebmlab.numerics.unrounded import no_autocast
 
 SIDE = 5  # of the patches that two 3x3 convolutions in a row see
 
@@ -21,31 +25,38 @@ class Entrance:
     Args:
         head: the first convolution, of stride 1.
         block: of stride 2.
-        image: `(B, colours, H, W)`.
+        image: `(B, colours, H, W)`. Weights and biases are rounded to its type, and so is what is made of them.
     """
 
     def __init__(self, head: nn.Module, block: Block, image: Tensor) -> None:
         assert isinstance(head, nn.Conv2d) and isinstance(block.shortcut, nn.Conv2d)
-        assert head.bias is not None and block.first.bias is not None and block.shortcut.bias is not None
         colours, self.height, self.width = image.shape[1:]
         self.half = (self.height + 1) // 2, (self.width + 1) // 2
         self.patches = unfold(image, SIDE, padding=2, stride=2).transpose(1, 2)  # (B, h w, 25 colours)
+        with no_autocast(image.device):
+            (first, first_bias), (second, second_bias), (shortcut, shortcut_bias) = (
+                rounded(layer, image.dtype) for layer in (head, block.first, block.shortcut)
+            )
+            kernel = second.permute(2, 3, 0, 1)  # (3, 3, C, C): a matrix for each place that the block reads
+            parts = (kernel @ first.flatten(1)).view(3, 3, -1, colours, 3, 3)
+            places = parts.new_zeros(3, 3, len(first), colours, SIDE, SIDE)
+            for i in range(3):
+                for j in range(3):
+                    places[i, j, :, :, i : i + 3, j : j + 3] = parts[i, j]
+            matrices, biases = places.flatten(3).mT, kernel @ first_bias  # (3, 3, 25 colours, C), (3, 3, C)
+            across = shortcut[:, :, 0, 0]
+            middle = pad((across @ first.flatten(1)).view_as(first), (1, 1, 1, 1))
+        self.edges = [
+            (*where, sign * matrices[at].sum((0, 1)).to(image.dtype), sign * biases[at].sum((0, 1)).to(image.dtype))
+            for where, at, sign in self._edges()
+        ]
+        self.inner_weight = matrices.sum((0, 1)).to(image.dtype)
+        self.inner_bias = (biases.sum((0, 1)) + second_bias).to(image.dtype)
+        self.outer_weight = middle.flatten(1).T.to(image.dtype)
+        self.outer_bias = (across @ first_bias + shortcut_bias).to(image.dtype)
 
-        kernel = block.first.weight.permute(2, 3, 0, 1)  # (3, 3, C, C): a matrix for each place that the block reads
-        parts = (kernel @ head.weight.flatten(1)).view(3, 3, -1, colours, 3, 3)
-        places = parts.new_zeros(3, 3, len(head.weight), colours, SIDE, SIDE)
-        for i in range(3):
-            for j in range(3):
-                places[i, j, :, :, i : i + 3, j : j + 3] = parts[i, j]
-        matrices, biases = places.flatten(3).mT, kernel @ head.bias  # (3, 3, 25 colours, C), (3, 3, C)
-        self.edges = self._edges(matrices, biases)
-        self.inner_weight, self.inner_bias = matrices.sum((0, 1)), biases.sum((0, 1)) + block.first.bias
-        shortcut = block.shortcut.weight[:, :, 0, 0]
-        middle = pad((shortcut @ head.weight.flatten(1)).view_as(head.weight), (1, 1, 1, 1))
-        self.outer_weight, self.outer_bias = middle.flatten(1).T, shortcut @ head.bias + block.shortcut.bias
-
-    def _edges(self, matrices: Tensor, biases: Tensor) -> list[tuple[slice, slice, Tensor, Tensor]]:
-        """Rows and columns of the half-sized image, and the matrix and bias that are to be added there.
+    def _edges(self) -> Iterator[tuple[tuple[slice, slice], tuple[slice, slice], int]]:
+        """Rows and columns of the half-sized image, the kernel's places that are read beyond it there, and a sign.
 
         What is read beyond an edge is subtracted, and at a corner, where two edges have subtracted it, added once.
         """
@@ -55,14 +66,10 @@ class Entrance:
             [everywhere, (slice(0, 1), slice(0, 1)), *([(slice(2, 3), slice(half - 1, half))] * (full % 2))]
             for full, half in zip((self.height, self.width), self.half, strict=True)
         ]
-        edges = []
         for i, rows in sides[0]:
             for j, columns in sides[1]:
-                beyond = (i != everywhere[0]) + (j != everywhere[0])
-                if beyond:
-                    sign = 1 if beyond == 2 else -1
-                    edges.append((rows, columns, sign * matrices[i, j].sum((0, 1)), sign * biases[i, j].sum((0, 1))))
-        return edges
+                if beyond := (i != everywhere[0]) + (j != everywhere[0]):
+                    yield (rows, columns), (i, j), 1 if beyond == 2 else -1
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """The block's first convolution and its shortcut, `(B, C, h, w)` each."""
@@ -92,3 +99,9 @@ class Entrance:
             for j in range(SIDE):
                 image[:, :, i : i + height : 2, j : j + width : 2] += grad[:, i, j].transpose(0, 1)
         return image[:, :, 2 : 2 + self.height, 2 : 2 + self.width]
+
+
+def rounded(layer: nn.Module, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a convolution, rounded to a type; in float32 where that is half."""
+    assert isinstance(layer, nn.Conv2d) and layer.bias is not None
+    return wide(layer.weight.to(dtype)), wide(layer.bias.to(dtype))

@@ -49,7 +49,7 @@ class Block(nn.Module):
 
 def back(grad: Tensor, x: Tensor, convolution: nn.Conv2d) -> Tensor:
     """The gradient in a convolution's input, from that in its output. Of x, the input, only the size matters."""
-    weight, stride, padding = convolution.weight, list(convolution.stride), [1, 1]
+    weight, stride, padding = convolution.weight.to(grad.dtype), list(convolution.stride), [1, 1]
     backward = torch.ops.aten.convolution_backward
     result: Tensor = backward(grad, x, weight, None, stride, padding, [1, 1], False, [0, 0], 1, [True, False, False])[0]
     return result

@@ -90,14 +90,17 @@ class ResNet(Energy):
         """As in `Energy`. On a CPU the gradient is written out, in 0.6 to 0.8 of autograd's time.
 
         The convolutions in front of the first activation are taken as one (`Entrance`), and all gradients have the
-        channels last, as the features have. A compiled energy and one under autocast are left to autograd.
+        channels last, as the features have. Under autocast it is computed in half precision, and net(x) read out in
+        float32. A compiled energy is left to autograd.
         """
         compiled = getattr(self, "_compiled_call_impl", None) is not None
         changed = type(self) is not ResNet or not all(isinstance(layer, Block) for layer in self.net[1:])
-        if x.device.type != "cpu" or compiled or changed or torch.is_autocast_enabled("cpu"):
+        if x.device.type != "cpu" or compiled or changed:
             return super().value_and_grad(x)
         with torch.no_grad():
-            net, grad = self._net_and_grad(x.unsqueeze(1) if x.dim() == 3 else x)
+            image = x.unsqueeze(1) if x.dim() == 3 else x
+            rounded = torch.is_autocast_enabled("cpu")
+            net, grad = self._net_and_grad(image.to(torch.get_autocast_dtype("cpu")) if rounded else image)
             return self.base_energy(x) - net, -self.base_logits - grad.view_as(x)
 
     def _net_and_grad(self, image: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,10 +115,10 @@ class ResNet(Energy):
             kept.append((inner, total))
             if after is not None:
                 inner, outer = after.first(features), after.shortcut(features)
-        net: Tensor = self.linear(features.mean((2, 3))).squeeze(1)
+        net: Tensor = self._read_out(features.permute(0, 2, 3, 1).flatten(1, 2))
 
-        grad = (self.linear.weight.view(1, -1, 1, 1) / features.shape[2:].numel()).expand_as(features)
-        grad = grad.contiguous(memory_format=torch.channels_last)
+        slope = self.linear.weight.view(1, -1, 1, 1) / features.shape[2:].numel()
+        grad = slope.to(features.dtype).expand_as(features).contiguous(memory_format=torch.channels_last)
         for k in range(len(blocks) - 1, -1, -1):
             inner, outer = blocks[k].back_to_parts(grad, *kept[k])
             if k > 0:
