@@ -179,20 +179,19 @@ def main() -> None:
         return
     parser.add_argument("--results", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--page", type=Path, default=Path("docs/appendix/races.md"))
-    parser.add_argument("--training", action="store_true", help="writes the table of training on one thread alone")
+    parser.add_argument("--machine", metavar="NAME", help="writes the tables of one more machine alone")
     options = parser.parse_args()
     page = options.page.read_text()
-    if options.training:
-        data = json.loads((options.results / "results-1.json").read_text())
-        page = put(page, "training", over_the_floor(data["races"]))
-        options.page.write_text(put(page, "machine training", about(data)))
-        return
     for threads in (2, 1):
         file = options.results / f"results-{threads}.json"
         if not file.exists():
             print(f"{file} does not exist: the tables for {threads} threads stay as they are")
             continue
         data = json.loads(file.read_text())
+        if options.machine:
+            page = put(page, f"{options.machine} {threads}", over_the_floor(data["races"]))
+            page = put(page, f"machine {options.machine}", about(data))
+            continue
         for name, (wanted, table) in TABLES.items():
             if wanted == threads:
                 page = put(page, name, table(data["races"]))
@@ -200,7 +199,8 @@ def main() -> None:
         if threads == 2:
             shutil.copy(file.with_suffix(".png"), options.page.parents[1] / "pictures" / "races.png")
     options.page.write_text(page)
-    chart.main()
+    if not options.machine:
+        chart.main()
 
 
 if __name__ == "__main__":
