@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -31,9 +32,11 @@ def test_each_part_has_its_limit_and_its_result(tmp_path: Path, capsys: pytest.C
     assert "- hangs: over its time\n- raises: failed with exit code 1\n- fine: fine\n" in capsys.readouterr().out
 
 
-def test_ctrl_c_ends_the_part_that_runs(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_part_that_runs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     late = tmp_path / "late"
     code = f"import os, time; os.kill(os.getppid(), 2); time.sleep(0.3); open({str(late)!r}, 'w')"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with pytest.raises(KeyboardInterrupt):
         run([Part("stopped", [sys.executable, "-S", "-c", code], 9)], tmp_path, seconds=9)
     time.sleep(0.6)
