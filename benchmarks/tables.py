@@ -125,7 +125,8 @@ def over_the_floor(races: Races) -> str:
         scale = 1e3 if race["unit"] == "ms" else 1.0
         cells = [f"`{name}`", f"{short(race['contestants'][OURS]['median'] * scale)} {race['unit']}"]
         for who in (OURS, COMPILED, WRITTEN):
-            cells.append(f"{statistics.median(ratios(race, who, FLOOR)):.2f}" if who in race["contestants"] else "")
+            both = {who, FLOOR} <= race["contestants"].keys()
+            cells.append(f"{statistics.median(ratios(race, who, FLOOR)):.2f}" if both else "")
         cells.append(", ".join(f"{who} {f'**{r:.2f}**' if r < 1 else f'{r:.2f}'}" for who, r in peers(race).items()))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
