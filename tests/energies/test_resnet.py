@@ -91,6 +91,10 @@ def test_under_autocast_the_gradient_is_that_of_autograd_but_for_rounding(shape:
     for exact, rounded, by_autograd in zip((value, grad), ours, theirs, strict=True):
         assert rounded.dtype == torch.float32 and not torch.equal(rounded, exact)
         assert (rounded - exact).norm() < 1.25 * (by_autograd - exact).norm() < 0.05 * exact.norm()
+    wide = energy.double()
+    exact = wide.value_and_grad(x.double())
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(wide.value_and_grad(x.double()), exact)
 
 
 def test_a_subclass_with_another_forward_is_differentiated_as_it_is() -> None:

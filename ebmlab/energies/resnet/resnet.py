@@ -99,8 +99,9 @@ class ResNet(Energy):
             return super().value_and_grad(x)
         with torch.no_grad():
             image = x.unsqueeze(1) if x.dim() == 3 else x
-            rounded = torch.is_autocast_enabled("cpu")
-            net, grad = self._net_and_grad(image.to(torch.get_autocast_dtype("cpu")) if rounded else image)
+            if torch.is_autocast_enabled("cpu") and x.dtype == torch.float32:  # which leaves float64 alone
+                image = image.to(torch.get_autocast_dtype("cpu"))
+            net, grad = self._net_and_grad(image)
             return self.base_energy(x) - net, -self.base_logits - grad.view_as(x)
 
     def _net_and_grad(self, image: Tensor) -> tuple[Tensor, Tensor]:
