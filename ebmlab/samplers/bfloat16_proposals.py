@@ -98,6 +98,7 @@ def _with_rounded_convolutions(energy: Energy, function: Callable[[], Any]) -> A
         for name, module in energy.named_modules()
         if isinstance(module, nn.Conv2d)
         for key, weight in module.named_parameters(recurse=False)
+        if weight.dtype == torch.float32  # as autocast, which leaves float64 alone
     }
     return functional_call(_Call(energy), weights, (function,)) if weights else function()
 
@@ -157,6 +158,11 @@ class Bfloat16Proposals(Sampler):
     def check(self, energy: Energy) -> None:
         super().check(energy)
         self.sampler.check(energy)
+        if energy.dtype in (torch.float16, torch.bfloat16):
+            raise UserError(
+                f"Bfloat16Proposals decides in float32, but {type(energy).__name__} is in {energy.dtype}: keep its "
+                "parameters in float32 (precision 32-true or bf16-mixed), or leave Bfloat16Proposals out"
+            )
 
     def kernel_on(self, energy: Energy) -> Kernel:
         inner = self.sampler.kernel_on(energy)

@@ -187,6 +187,16 @@ def test_weights_of_convolutions_are_rounded_once() -> None:
     assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in energy.parameters())
 
 
+def test_float64_is_not_rounded_and_half_precision_is_refused() -> None:
+    torch.manual_seed(0)
+    sampler, energy = Bfloat16Proposals(DMALA(0.3), 4), ResNet((8, 8), channels=8).double()
+    state = sampler.init(energy, energy.random(6))
+    state, _ = sampler.step(energy, state)
+    torch.testing.assert_close(state.rounded.energy, energy(state.x))
+    with pytest.raises(UserError, match="ResNet is in torch.bfloat16: keep its parameters in float32"):
+        sampler.sample(energy.bfloat16(), state.x, 2)
+
+
 class Counted(TorchDispatchMode):
     """Counts the casts of weights and biases of convolutions."""
 
