@@ -193,7 +193,7 @@ def test_float64_is_not_rounded_and_half_precision_is_refused() -> None:
     state = sampler.init(energy, energy.random(6))
     state, _ = sampler.step(energy, state)
     torch.testing.assert_close(state.rounded.energy, energy(state.x))
-    with pytest.raises(UserError, match="ResNet is in torch.bfloat16: keep its parameters in float32"):
+    with pytest.raises(UserError, match=r"ResNet is in torch\.bfloat16: keep its parameters in float32"):
         sampler.sample(energy.bfloat16(), state.x, 2)
 
 
