@@ -181,7 +181,8 @@ class ChromaticGibbs(Sampler):
 
     def _in_words(self, energy: Energy, x: Tensor, num_steps: int) -> MultiSpin | None:
         """The energy for chains in words, where they take so many steps that this pays."""
-        if self._watched or self._by_steps or x.device.type != "cpu" or min(len(x), 8 * num_steps) < 64:
+        own = self._watched or self._by_steps or type(self)._in_place is not ChromaticGibbs._in_place
+        if own or x.device.type != "cpu" or min(len(x), 8 * num_steps) < 64:
             return None
         coded = multi_spin(energy)
         return coded if coded is not None and coded.pays(self._rule, len(x)) else None

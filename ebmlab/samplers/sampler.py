@@ -103,6 +103,8 @@ class Sampler(Recorded, nn.Module):
         own = vars(cls).keys()
         if "kernel_on" in own or own & {"init", "step"}:
             cls._by_steps = "kernel_on" not in own
+            if not own & {"_in_place", "_sweep"}:  # those of the base move chains by its kernel
+                cls._in_place = Sampler._in_place  # type: ignore[method-assign]
         if "chain" in own:
             cls._watched = True
         for name in ("init", "chain"):
@@ -234,10 +236,7 @@ class Sampler(Recorded, nn.Module):
         return x
 
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
-        """The last states of chains that are moved in place, for a sampler that accepts all; it adds to `hops`.
-
-        None where this does not apply: steps are taken one by one then.
-        """
+        """The last states of chains moved in place, which adds to `hops`; None where steps are taken one by one."""
         return None
 
     def _compiled(

@@ -24,12 +24,15 @@ from ebmlab.samplers import (
     DULA,
     GWG,
     MALA,
+    ULA,
     Alternate,
     BlockGibbs,
     ChromaticGibbs,
+    ChromaticMetropolis,
     DiscreteSVGD,
     Gibbs,
     GibbsLangevin,
+    GibbsSweep,
     Info,
     Langevin,
     Sampler,
@@ -39,6 +42,8 @@ from ebmlab.samplers import (
     tally,
 )
 from ebmlab.samplers.by_chain import Moved, Sure
+from ebmlab.samplers.kernel import Kernel
+from ebmlab.samplers.multi_spin import MultiSpin
 from ebmlab.samplers.schedules import Constant, Cosine
 
 CASES = [
@@ -61,6 +66,34 @@ def test_gives_the_last_states_of_sample(kernel: Sampler, energy: Energy) -> Non
     expected, _ = kernel.sample(energy, x, 7)
     torch.manual_seed(1)
     assert torch.equal(kernel.last_states(energy, x, 7), expected) and not torch.equal(expected, x)
+
+
+def start(energy: Energy, x: Tensor, settings: Any) -> State:
+    return State(x=x)
+
+
+def stay(energy: Energy, state: State, settings: Any) -> tuple[State, Info]:
+    return State(x=state.x), Info(torch.ones(len(state.x)), torch.zeros(len(state.x)))
+
+
+IN_PLACE = [
+    (ChromaticGibbs(), Ising.lattice(4, 0.3)),
+    (ChromaticMetropolis(), Ising.lattice(4, 0.3)),
+    (GibbsSweep(), Potts(5, 3)),
+    (ULA(0.1), Banana(2)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "energy"), IN_PLACE, ids=lambda part: type(part).__name__)
+def test_a_kernel_of_ones_own_makes_the_steps(kernel: Sampler, energy: Energy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what moves the chains of its base in place, or in words."""
+    monkeypatch.setattr(MultiSpin, "pays", lambda *_: True)
+    x = energy.random(100)
+    assert not torch.equal(kernel.last_states(energy, x, 9), x)
+    kernel.__class__ = type("Own", (type(kernel),), {"kernel_on": lambda self, energy: Kernel(start, stay)})
+    assert torch.equal(kernel.last_states(energy, x, 9), x)
+    last, info = kernel.sample(energy, x, 9)
+    assert torch.equal(last, x) and not info.hops.any()
 
 
 @pytest.mark.parametrize(
