@@ -103,7 +103,7 @@ class Domain(Recorded):
         """The hops `(N,)` of differences `(N, *event_shape)`, which may be overwritten."""
         moved = difference.flatten(1)
         if moved.shape[1] <= 4 and len(moved) > 1000:  # torch takes three times as long to sum many very short rows
-            return reduce(torch.add, moved.square_().unbind(1)).sqrt_()
+            return reduce(torch.add, moved.square_().unbind(1)).sqrt()
         return torch.linalg.vector_norm(moved, dim=1)  # type: ignore[no-any-return]
 
     def enumerate(self) -> Tensor:

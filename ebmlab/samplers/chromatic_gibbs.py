@@ -80,9 +80,8 @@ def swept(energy: Energy, state: State, sweep: Sweep) -> tuple[State, Tensor]:
     """The state after a sweep, and `(B,)`, whether its laws were valid. Chains of others stay where they were."""
     table, x = _sites_first(energy, state.x)
     total = sweep(energy, table, x)
-    valid = (
-        total == total
-    )  # not NaN: a program has no vector instruction for `isnan` (findings/torch_compiled_isnan.sh)
+    # not NaN; a program asks one number after the other for `isnan` (findings/torch_compiled_isnan.sh)
+    valid = total == total
     if not torch.compiler.is_compiling():
         return State(x=Merge(valid)(x, state.x)), valid
     before = cast(Finite, energy.domain).flat(state.x).transpose(0, 1)
@@ -165,24 +164,25 @@ class ChromaticGibbs(Sampler):
 
     def sample(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> tuple[Tensor, Info]:
         """As in `Sampler`. Many chains of an Ising model with few local fields share words, see `MultiSpin`."""
-        x = self.check_chains(energy, x, num_steps)
         if compile or (coded := self._in_words(energy, x, num_steps)) is None:
             return super().sample(energy, x, num_steps, compile=compile)
-        flips: list[Planes] = []
+        x, flips = self.check_chains(energy, x, num_steps), list[Planes]()
         last = swept_in_words(coded, self._rule, x, num_steps, flips)
-        return last, self._report(energy, counted(flips)[: len(x)].float() / num_steps)
+        hops = counted(flips)[: len(x)].to(torch.promote_types(x.dtype, torch.float32))
+        return last, self._report(energy, hops / num_steps)
 
     def last_states(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> Tensor:
         """As in `Sampler`, in words as `sample`."""
-        x = self.check_chains(energy, x, num_steps)
         if compile or (coded := self._in_words(energy, x, num_steps)) is None:
             return super().last_states(energy, x, num_steps, compile=compile)
-        return swept_in_words(coded, self._rule, x, num_steps)
+        return swept_in_words(coded, self._rule, self.check_chains(energy, x, num_steps), num_steps)
 
     def _in_words(self, energy: Energy, x: Tensor, num_steps: int) -> MultiSpin | None:
         """The energy for chains in words, where they take so many steps that this pays."""
         own = self._watched or self._by_steps or type(self)._in_place is not ChromaticGibbs._in_place
-        if own or x.device.type != "cpu" or min(len(x), 8 * num_steps) < 64:
+        if own or not (isinstance(x, Tensor) and isinstance(num_steps, int)):  # which is checked later
+            return None
+        if x.device.type != "cpu" or x.dim() == 0 or min(len(x), 8 * num_steps) < 64:
             return None
         coded = multi_spin(energy)
         return coded if coded is not None and coded.pays(self._rule, len(x)) else None

@@ -12,6 +12,7 @@ from helpers_mutants import mutant
 from torch import Tensor
 
 from ebmlab.energies import Ising
+from ebmlab.errors import UserError
 from ebmlab.numerics import bit_planes
 from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis
 from ebmlab.samplers import chromatic_gibbs as module
@@ -72,6 +73,26 @@ def test_reports_count_each_flip(sampler: ChromaticGibbs, in_words: None, monkey
     assert torch.equal((last != x).sum(1), 3 * odd) and last.is_contiguous() and last.dtype == x.dtype
     torch.testing.assert_close(info.acceptance, torch.ones(100) if type(sampler) is ChromaticGibbs else odd / 3)
     assert info.evaluations == 1
+
+
+def test_a_subclass_of_the_energy_keeps_its_own_law_and_float64_its_digits(in_words: None) -> None:
+    class Free(Ising):
+        def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+            return torch.full((len(x), len(sites)), 100.0)
+
+    energy = Free(LATTICE.edges(), field=0.5)
+    x = energy.random(100)
+    assert (ChromaticGibbs().last_states(energy, x, 8) == 1).all()
+    wide = Ising.lattice(3, 0.25, field=0.5).double()
+    last, info = ChromaticGibbs().sample(wide, wide.random(100), 8)
+    assert last.dtype == info.hops.dtype == info.acceptance.dtype == torch.float64
+
+
+def test_bad_starts_are_one_line(in_words: None) -> None:
+    x = LATTICE.random(100)
+    for start, steps, message in ((x[:, :4], 8, "shape"), (x * 0, 8, "not in Spin"), (x, "8", "num_steps is 8")):
+        with pytest.raises(UserError, match=message):
+            ChromaticGibbs().sample(LATTICE, start, steps)  # type: ignore[arg-type]
 
 
 def test_planes_are_counted() -> None:
