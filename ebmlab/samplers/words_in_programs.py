@@ -63,6 +63,7 @@ def swept_by_programs(
             if step + SWEEPS <= num_steps:
                 numbers = random(SWEEPS * IN_PROGRAMS * (len(block) - 1) * width)
                 block, flips = program(coded.groups, rule, betas, block, flips, numbers)
+                del numbers  # the next ones take their memory, which is still in the cache
             else:
                 block, flips = _sweep(coded.groups, rule, [coded.quantum] * len(betas), block, flips, random)
             if flips is not None and ((step + SWEEPS) % FULL == 0 or step + SWEEPS >= num_steps):
