@@ -1,0 +1,171 @@
+"""A training step on a GPU, without one: few launches, no waiting, and by a recording the numbers of a plain step."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from helpers_launches import GPU, Launches, pretend_to_record
+from helpers_trainer import quiet_trainer, short_fit
+from pytorch_lightning.callbacks import EMAWeightAveraging
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ebmlab.callbacks import RunState
+from ebmlab.datamodules import Digits
+from ebmlab.energies import GRBM, MLP, RBM, Energy, ResNet
+from ebmlab.energies.accumulated import known
+from ebmlab.engine import Replayed
+from ebmlab.learners import ContrastiveDivergence, FromData, ReplayBuffer, contrastive_divergence
+from ebmlab.learners.one_pass import in_one_pass
+from ebmlab.lightning.averages import average_parameters, place_averages
+from ebmlab.samplers import DMALA, Bfloat16Proposals, BlockGibbs, GibbsLangevin, Sampler
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
+    pytest.mark.filterwarnings("ignore:The dirpath has changed"),
+]
+
+
+def trained(learner: ContrastiveDivergence, batches: list[Any], weights: Tensor | None = None) -> list[Tensor]:
+    """Losses, parameters and states of the buffer after a step of Adam for each batch."""
+    learner.log = learner.log_dict = lambda *_, **__: None  # type: ignore[method-assign]
+    learner.weights = lambda _: weights  # type: ignore[method-assign]
+    torch.manual_seed(0)
+    optimizer, losses = in_one_pass(torch.optim.Adam(learner.parameters(), lr=0.01)), []
+    for k, x in enumerate(batches):
+        optimizer.zero_grad()
+        losses.append(learner.training_step(x, k))
+        losses[-1].backward()
+        optimizer.step()
+    return [*losses, *learner.parameters(), *[s for s in [getattr(learner.start, "slots", None)] if s is not None]]
+
+
+@pytest.mark.parametrize(
+    ("energy", "sampler", "density", "weighted"),
+    [
+        (MLP(9, 8), DMALA(0.6), "marginal", True),
+        (ResNet((1, 4, 4), channels=8), Bfloat16Proposals(DMALA(0.6), 2), "marginal", False),
+        (RBM(9, 4), DMALA(0.6), "marginal", True),
+        (GRBM(9, 4), GibbsLangevin(0.1), "marginal", False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_recorded_steps_train_as_plain_ones(
+    energy: Energy, sampler: Sampler, density: Any, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One recording serves all steps, though parameters, data and buffer are others each time."""
+    torch.manual_seed(1)
+    batches, weights = [energy.random(12) for _ in range(4)], 2 * torch.rand(12) if weighted else None
+    learner = ContrastiveDivergence(
+        energy, sampler, start=ReplayBuffer(30), num_steps=4, burn_in=2, density=density, compile_chains=True
+    )
+    other = copy.deepcopy(learner)
+    plain = trained(other, batches, weights)
+    tapes = pretend_to_record(monkeypatch)
+    torch.testing.assert_close(trained(learner, batches, weights), plain)
+    assert len(tapes) == 1
+
+
+def test_a_resumed_run_of_recorded_steps_is_the_unbroken_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, and with the averaged weights."""
+
+    def fit(folder: Path, epochs: int, **resume: str) -> ContrastiveDivergence:
+        torch.manual_seed(0)
+        learner = ContrastiveDivergence(
+            ResNet((1, 8, 8), channels=4), DMALA(0.2), start=ReplayBuffer(200), num_steps=3, compile_chains=True
+        )
+        short_fit(learner, folder, epochs, **resume)
+        return learner
+
+    tapes = pretend_to_record(monkeypatch)
+    monkeypatch.setattr(contrastive_divergence, "check_compilation", lambda *_, **__: None)
+    whole = fit(tmp_path / "whole", 2)
+    resumed = fit(tmp_path / "resumed", 2, ckpt_path=str(tmp_path / "whole" / "epoch=0.ckpt"))
+    assert len(tapes) == 2 and resumed.global_step == 10
+    for a, b in zip(resumed.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_gradients_that_are_known_are_one_launch() -> None:
+    parameters = [nn.Parameter(torch.ones(3, k, device=GPU)) for k in range(1, 6)]
+    total = known(torch.ones((), device=GPU), [*map(torch.ones_like, parameters[:4]), None], parameters)
+    with Launches() as launches:
+        total.backward()
+    assert launches.names == ["ones_like", "_foreach_mul"]
+    assert parameters[0].grad is not None and parameters[4].grad is None
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_a_step_of_adam_is_two_launches(kind: type[torch.optim.Adam]) -> None:
+    """The first one counts the steps."""
+    with FakeTensorMode():
+        parameters = [nn.Parameter(torch.ones(3, k, device="cuda")) for k in range(1, 6)]
+        optimizer = in_one_pass(kind(parameters, lr=0.1))
+        for p in parameters:
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+        with Launches("cuda") as launches:
+            optimizer.step()
+    assert launches.names == ["_foreach_add_", f"_fused_{kind.__name__.lower()}_"]
+
+
+def test_an_update_of_the_average_is_one_launch_where_the_weights_are(tmp_path: Path) -> None:
+    """Lightning makes the average before the learner moves to its device, where every step then waits for copies."""
+    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
+    average = EMAWeightAveraging(decay=0.9)
+    trainer = quiet_trainer(tmp_path, callbacks=[average], max_epochs=1, limit_train_batches=2, limit_val_batches=0)
+    trainer.fit(learner, Digits(binarize=True))
+    trainer.state.fn = TrainerFn.FITTING
+    average.setup(trainer, learner, "fit")
+    average_parameters(learner, trainer)
+    learner.to(GPU)
+    place_averages(learner, trainer)
+    for name in ("_foreach_copy_", "_foreach_lerp_"):  # the first update, and the others
+        with Launches() as launches:
+            average._average_model.update_parameters(learner)  # type: ignore[union-attr]
+        assert launches.names == [name]
+    assert int(average._average_model.n_averaged) == 2  # type: ignore[union-attr]
+
+
+def test_the_average_is_that_of_torch(tmp_path: Path) -> None:
+    """Also in a run that is resumed, bit for bit."""
+
+    def fit(folder: Path, epochs: int, callbacks: list[Any], **resume: str) -> ContrastiveDivergence:
+        torch.manual_seed(0)
+        learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
+        checkpoint = pl.callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1)
+        callbacks = [*callbacks, EMAWeightAveraging(decay=0.8, update_starting_at_step=2), RunState(), checkpoint]
+        settings = {"max_epochs": epochs, "limit_train_batches": 4, "limit_val_batches": 0}
+        trainer = quiet_trainer(folder, callbacks=callbacks, enable_checkpointing=True, **settings)
+        trainer.fit(learner, Digits(binarize=True), **resume)
+        return learner
+
+    seen: list[Tensor] = []
+    note = pl.callbacks.LambdaCallback(
+        on_train_batch_end=lambda _, learner, *__: seen.append(learner.energy.W.detach().clone())
+    )
+    whole = fit(tmp_path / "whole", 2, [note])
+    expected = seen[2]
+    for weights in seen[3:]:
+        expected = 0.8 * expected + 0.2 * weights
+    torch.testing.assert_close(whole.energy.W.detach(), expected)
+    resumed = fit(tmp_path / "resumed", 2, [], ckpt_path=str(tmp_path / "whole" / "epoch=0.ckpt"))
+    assert torch.equal(whole.energy.W, resumed.energy.W)  # type: ignore[arg-type]
+
+
+def test_outputs_of_a_recording_are_copied_by_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_to_record(monkeypatch)
+    replayed, x = Replayed(), torch.ones(3)
+    replayed(lambda x: (2 * x, None, x.sum(), x.outer(x).T), x)
+    with Launches("cpu") as launches:
+        double, nothing, total, _ = replayed(lambda x: (x, None, x, x), x + 1)
+    assert launches.names.count("_foreach_copy_") == 1 and "clone" not in launches.names
+    assert nothing is None and torch.equal(double, 2 * x + 2) and total == 6
+    replayed(lambda x: (x, None, x, x), x)
+    assert torch.equal(double, 2 * x + 2), "a later replay leaves copies as they are"
