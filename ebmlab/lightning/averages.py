@@ -114,7 +114,7 @@ def _decay(average: AveragedModel) -> float:
 def _update(average: AveragedModel, decay: float, model: nn.Module) -> None:
     """Moves the average by 1 - decay towards the weights, all of them by one kernel; the first update copies them."""
     pairs = zip(average.module.parameters(), model.parameters(), strict=True)
-    floats = [(mine.detach(), p.detach().to(mine.device)) for mine, p in pairs if mine.is_floating_point()]
+    floats = [(mine.detach(), p.detach().to(mine)) for mine, p in pairs if mine.is_floating_point()]
     mine, weights = map(list, zip(*floats, strict=True))
     if int(average.n_averaged) == 0:
         torch._foreach_copy_(mine, weights)
