@@ -169,3 +169,31 @@ def test_outputs_of_a_recording_are_copied_by_one_launch(monkeypatch: pytest.Mon
     assert nothing is None and torch.equal(double, 2 * x + 2) and total == 6
     replayed(lambda x: (x, None, x, x), x)
     assert torch.equal(double, 2 * x + 2), "a later replay leaves copies as they are"
+
+
+def test_batches_for_a_gpu_are_page_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    locked: list[Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: locked.append(self) or self)
+    monkeypatch.setattr(pl.LightningDataModule, "transfer_batch_to_device", lambda _, batch, *__: batch)
+    batch = [torch.ones(2, 3), torch.ones(2)]
+    for device in ("cpu", "cuda"):
+        assert Digits().transfer_batch_to_device(batch, torch.device(device), 0) == batch
+    assert locked == batch
+
+
+def test_an_iteration_is_few_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside its recording: the buffer, the backward pass, the optimizer and the average."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: self.is_meta))
+    monkeypatch.setattr(ContrastiveDivergence, "log_is_due", False)
+    learner = ContrastiveDivergence(MLP(9, 8), DMALA(0.6), start=ReplayBuffer(30), num_steps=4, compile_chains=True).to(
+        GPU
+    )
+    x, number, parameters = torch.empty(12, 9, device=GPU), torch.empty((), device=GPU), list(learner.parameters())
+    grads = [torch.empty_like(p) for p in parameters]
+    outputs = (x, x, number, number, number, number, *grads)
+    monkeypatch.setattr(Replayed, "__call__", lambda *_, **__: outputs)
+    for _ in range(2):  # the first time the buffer is filled
+        learner.zero_grad()
+        with Launches() as launches:
+            learner.training_step(x, 0).backward()
+    assert len(launches.names) <= 10, launches.names
