@@ -28,7 +28,7 @@ from ebmlab.learners.one_pass import in_one_pass
 from ebmlab.learners.optimizer_check import try_optimizer
 from ebmlab.learners.rebuilt import Rebuilt
 from ebmlab.learners.resumed_optimizer import Groups, check_settings, continued, settings_of
-from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, place_averages, save_average
+from ebmlab.lightning.averages import average_parameters, check_averages, load_trained, save_average
 from ebmlab.lightning.precision import keep_digits
 from ebmlab.lightning.run_data import data_of
 from ebmlab.lightning.schedules import check_period, resume_accumulation, set_period
@@ -215,7 +215,6 @@ class Learner(Rebuilt, Draws):
     def on_fit_start(self) -> None:
         """Refuses what cannot go on before the callbacks start and the run's files are written."""
         check_averages(self.trainer)
-        place_averages(self, self.trainer)
         if self._saved:
             watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)
             check_settings(self._settings, continued(self._make_optimizer(self.parameters()), self._saved), watched)

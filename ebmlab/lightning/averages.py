@@ -86,22 +86,12 @@ def average_parameters(learner: pl.LightningModule, trainer: pl.Trainer) -> None
             callback._average_model = None
         elif (average := callback._average_model) is not None:
             average.use_buffers = False
-            average.n_averaged = average.n_averaged.cpu()  # reading it would wait for a GPU
+            average.n_averaged = torch.zeros_like(average.n_averaged, device="cpu")  # reading it waits for no GPU
             if isinstance(callback, EMAWeightAveraging):
                 average.update_parameters = partial(_update, average, _decay(average))  # type: ignore[method-assign]
             for name in ("_swap_models", "_copy_average_to_current"):
                 setattr(callback, name, _with_buffers_of(callback, getattr(callback, name)))
             callback._swap_models = _once_begun(callback, callback._swap_models)  # type: ignore[method-assign]
-
-
-def place_averages(learner: pl.LightningModule, trainer: pl.Trainer) -> None:
-    """Moves averages to the learner's device, unless their own is set.
-
-    Lightning makes them before the learner moves to a GPU, and would copy each parameter to the CPU at each step.
-    """
-    for callback in _averages(trainer):
-        if callback._average_model is not None and callback._device is None:
-            callback._average_model.module.to(learner.device)
 
 
 def _decay(average: AveragedModel) -> float:

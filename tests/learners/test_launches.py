@@ -12,7 +12,6 @@ import torch
 from helpers_launches import GPU, Launches, pretend_to_record
 from helpers_trainer import quiet_trainer, short_fit
 from pytorch_lightning.callbacks import EMAWeightAveraging
-from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -23,7 +22,6 @@ from ebmlab.energies.accumulated import known
 from ebmlab.engine import Replayed
 from ebmlab.learners import ContrastiveDivergence, FromData, ReplayBuffer, contrastive_divergence
 from ebmlab.learners.one_pass import in_one_pass
-from ebmlab.lightning.averages import average_parameters, place_averages
 from ebmlab.samplers import DMALA, Bfloat16Proposals, BlockGibbs, GibbsLangevin, Sampler
 
 pytestmark = [
@@ -113,24 +111,6 @@ def test_a_step_of_adam_is_two_launches(kind: type[torch.optim.Adam]) -> None:
         with Launches("cuda") as launches:
             optimizer.step()
     assert launches.names == ["_foreach_add_", f"_fused_{kind.__name__.lower()}_"]
-
-
-def test_an_update_of_the_average_is_one_launch_where_the_weights_are(tmp_path: Path) -> None:
-    """Lightning makes the average before the learner moves to its device, where every step then waits for copies."""
-    learner = ContrastiveDivergence(RBM(64, 8), BlockGibbs(), start=FromData())
-    average = EMAWeightAveraging(decay=0.9)
-    trainer = quiet_trainer(tmp_path, callbacks=[average], max_epochs=1, limit_train_batches=2, limit_val_batches=0)
-    trainer.fit(learner, Digits(binarize=True))
-    trainer.state.fn = TrainerFn.FITTING
-    average.setup(trainer, learner, "fit")
-    average_parameters(learner, trainer)
-    learner.to(GPU)
-    place_averages(learner, trainer)
-    for name in ("_foreach_copy_", "_foreach_lerp_"):  # the first update, and the others
-        with Launches() as launches:
-            average._average_model.update_parameters(learner)  # type: ignore[union-attr]
-        assert launches.names == [name]
-    assert int(average._average_model.n_averaged) == 2  # type: ignore[union-attr]
 
 
 def test_the_average_is_that_of_torch(tmp_path: Path) -> None:
