@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.gpu.__main__ import parts
-from benchmarks.gpu.iteration import measured
+from benchmarks.gpu.iteration import Clock, measured
 from benchmarks.gpu.parts import Part, run
 from benchmarks.gpu.peers import potts_sweep, report
 from ebmlab.samplers import DMALA
@@ -68,6 +68,7 @@ def test_a_peer_has_a_row_or_a_reason(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_parts_of_an_iteration_are_timed_and_counted() -> None:
-    clock = measured(torch.device("cpu"), DMALA(0.2), 20, replayed=False)
+    clock = Clock(torch.device("cpu"))
+    measured(clock, DMALA(0.2), 20, replayed=True)
     assert clock.rate > 0 and clock.asked["aten::convolution"] > 0
     assert all(len(times) >= 9 and min(times) > 0 for times in clock.seconds.values())
