@@ -60,3 +60,15 @@ def test_adjacency_is_the_symmetric_matrix_of_the_triangle() -> None:
     torch.testing.assert_close(grad, graphs.triangle((weights + weights.T).expand(5, -1, -1)))
     assert graphs.adjacency(x.detach().byte(), 7).dtype == torch.uint8
     assert graphs.adjacency(x[:0], 7).shape == (0, 7, 7)
+
+
+def test_two_colours_are_those_of_dsatur(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On graphs with several parts and lonely sites, bipartite and not."""
+    torch.manual_seed(0)
+    couplings = [(torch.rand(10, 10) < share).float().triu(1) for share in (0.05, 0.1, 0.15, 0.2) for _ in range(50)]
+    found = [graphs.colour(coupling + coupling.T) for coupling in couplings]
+    assert 50 < sum(len(colours) == 2 for colours in found) < 150
+    monkeypatch.setattr(graphs, "_halves", lambda neighbours: None)
+    for coupling, colours in zip(couplings, found, strict=True):
+        theirs = graphs.colour(coupling + coupling.T)
+        assert len(theirs) == len(colours) and all(map(torch.equal, theirs, colours))

@@ -14,7 +14,7 @@ from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.bit_planes import Planes, count, counted, random_words
-from ebmlab.numerics.noise import bernoulli, categorical
+from ebmlab.numerics.noise import categorical, coins
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, multi_spin
@@ -45,16 +45,23 @@ class Coloured(Protocol):
         """
 
 
-def draw_sites(logits: Tensor) -> Tensor:
-    """Draws a value for every site and chain, in index form `(k, B)`, from logits `(k, B, K)` or log-odds `(k, B)`."""
-    return bernoulli(logits) if logits.dim() == 2 else categorical(logits.log_softmax(-1))
+def draw_sites(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Draws a value for every site and chain, in index form `(k, B)`, from logits `(k, B, K)` or log-odds `(k, B)`.
+
+    Log-odds may be infinite. With more than two values, the largest logit of a site must be finite: otherwise its
+    product with 0 is NaN.
+
+    Returns:
+        The values, and finite numbers `(k, B)`, NaN where a law is not valid.
+    """
+    if logits.dim() > 2:
+        return categorical(logits.log_softmax(-1)), logits.amax(2) * 0
+    p = torch.sigmoid(logits)
+    return coins(p), p
 
 
 def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
     """Draws the sites of one colour after the other from p(x_i | all others) (Alg. 1), into the table.
-
-    Log-odds may be infinite. Their absolute values are added up, since infinity - infinity would be NaN. With more than
-    two values, the largest logit of a site must be finite: otherwise its product with 0 is NaN.
 
     Args:
         energy: over a coloured graph.
@@ -66,9 +73,9 @@ def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
     """
     graph, total = cast(Coloured, energy), x.new_zeros(len(x))
     for sites in graph.colours:
-        logits = graph.conditional(x, sites).transpose(0, 1)
-        total += (logits if logits.dim() == 2 else logits.amax(2) * 0).abs().sum(0)
-        table[sites] = graph.domain.from_index(draw_sites(logits)).to(x.dtype)
+        values, finite = draw_sites(graph.conditional(x, sites).transpose(0, 1))
+        total += finite.sum(0)
+        table[sites] = graph.domain.from_index(values).to(x.dtype)
     return total
 
 

@@ -31,8 +31,9 @@ def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
     graph, total = cast(Coloured, energy), x.new_zeros(len(x))
     for sites in graph.colours:
         logits, now = graph.conditional(x, sites).T, table[sites]
-        total += logits.abs().sum(0)
-        flips: Tensor = coins(flip_probability(torch.where(now > 0, logits, -logits)))
+        p = flip_probability(torch.where(now > 0, logits, -logits))
+        total += p.sum(0)  # NaN if a logit is
+        flips: Tensor = coins(p)
         table[sites] = torch.where(flips > 0, (1 if isinstance(energy.domain, Binary) else 0) - now, now)
     return total
 

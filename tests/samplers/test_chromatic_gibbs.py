@@ -176,7 +176,7 @@ def test_run_goes_step_by_step_after_a_nan() -> None:
 
 BEGIN = "graph, total = cast(Coloured, energy), x.new_zeros(len(x))"
 MUTANTS = {
-    "wrong sign": ("draw_sites(logits)", "draw_sites(-logits)"),
+    "wrong sign": ("draw_sites(graph.conditional", "draw_sites(-graph.conditional"),
     "stale fields": (BEGIN, f"{BEGIN}\nx = x.clone()"),
     "all sites of one colour": ("in graph.colours:", "in [torch.cat(graph.colours)]:"),
 }
