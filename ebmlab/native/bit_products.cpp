@@ -35,7 +35,7 @@ struct Matrix {
 };
 
 // alpha times the sums of all subsets of 4 rows, for 8 groups of rows: sums (8, 16, 32).
-// Rows that a subset leaves out count 0 times, so that infinite numbers and NaN act as in a plain product.
+// Rows count 0 times where a subset leaves them out: one that is not finite leaves no number, as in a plain product.
 void sum_subsets(Matrix m, int64_t rows, int64_t columns, float alpha, float* sums) {
   for (int64_t g = 0; GROUP * g < std::min(rows, WORD); ++g) {
     alignas(BYTES) float group[GROUP][COLUMNS] = {};

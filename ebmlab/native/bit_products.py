@@ -41,7 +41,9 @@ def _pays(x: Tensor, matrix: Tensor) -> bool:
         return False
     if len(x) * matrix.numel() < ENOUGH:
         return False
-    if torch.is_grad_enabled() or torch.jit.is_tracing() or kernels() is None:  # type: ignore[attr-defined, no-untyped-call]
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        return False
+    if torch.jit.is_tracing() or kernels() is None:  # type: ignore[attr-defined, no-untyped-call]
         return False
     return type(x) is Tensor and type(matrix) in (Tensor, nn.Parameter) and 1 in x.stride()
 
