@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ebmlab.native.library import compiled
+from ebmlab.native.library import SUPPORTED, compiled
 from ebmlab.numerics.affine import affine as plain_affine
 
 ENOUGH = 2**21  # multiplications of a product from which a call of C++ pays
@@ -23,11 +23,9 @@ def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
     Bits are told by their values. Other rows, types and devices, small products, and those that autograd or a compiler
     looks at are left to torch. Sums are added in another order than torch's.
     """
-    if _pays(x, matrix):
-        out = torch.empty(len(x), matrix.shape[1])
-        if _multiplies(x, matrix, out, start=bias):
-            return out
-    return plain_affine(bias, x, matrix)
+    if not _pays(x, matrix):
+        return plain_affine(bias, x, matrix)
+    return (_affine_in_programs if torch.compiler.is_compiling() else _affine)(bias, x, matrix)
 
 
 def add_product(out: Tensor, x: Tensor, matrix: Tensor, *, alpha: float = 1.0, overwrite: bool = False) -> None:
@@ -36,25 +34,31 @@ def add_product(out: Tensor, x: Tensor, matrix: Tensor, *, alpha: float = 1.0, o
         out.addmm_(x, matrix, beta=0 if overwrite else 1, alpha=alpha)
 
 
+def _affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
+    out = torch.empty(len(x), matrix.shape[1])
+    return out if _multiplies(x, matrix, out, start=bias) else plain_affine(bias, x, matrix)
+
+
+_affine_in_programs = torch.library.custom_op("ebmlab::affine", _affine, mutates_args=())  # what the compiler calls
+_affine_in_programs.register_fake(lambda bias, x, matrix: x.new_empty(len(x), matrix.shape[1]))
+
+
 def _pays(x: Tensor, matrix: Tensor) -> bool:
-    if torch.compiler.is_compiling() or x.dim() != 2 or len(x) < ROWS or matrix.shape[1] < COLUMNS:
+    """Whether the kernels may be asked, as far as shapes and settings say."""
+    if not SUPPORTED or x.dim() != 2 or len(x) < ROWS or matrix.shape[1] < COLUMNS or len(x) * matrix.numel() < ENOUGH:
         return False
-    if len(x) * matrix.numel() < ENOUGH:
+    if x.device.type != "cpu" or x.dtype != torch.float32 or matrix.dtype != torch.float32:
         return False
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-        return False
-    if torch.jit.is_tracing() or kernels() is None:  # type: ignore[attr-defined, no-untyped-call]
-        return False
-    return type(x) is Tensor and type(matrix) in (Tensor, nn.Parameter) and 1 in x.stride()
+    return not (torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
 def _multiplies(x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None, alpha: float = 1.0) -> bool:
     """Whether `out` now is `start + alpha * x @ matrix`; if not, it is what it was."""
     given = [x, matrix, out] if start is None else [x, matrix, out, start]
     library = kernels()
-    if library is None or not all(t.is_cpu and t.dtype == torch.float32 for t in given):
+    if library is None or not all(type(t) in (Tensor, nn.Parameter) and t.dtype == torch.float32 for t in given):
         return False
-    if out.stride(1) != 1 or (start is not None and start.stride(-1) != 1):
+    if 1 not in x.stride() or out.stride(1) != 1 or (start is not None and start.stride(-1) != 1):
         return False
     try:
         at_x, at_matrix, at_out, *at_start = (t.data_ptr() for t in given)

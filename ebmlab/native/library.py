@@ -19,17 +19,19 @@ from ebmlab.io.folders import is_private, private_folder
 from ebmlab.numerics.products import processor
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
+SUPPORTED = sys.platform == "linux" and torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+"""Where the kernels are used. They are ahead on a Zen 4, in code for AVX-512 and in code for AVX2."""
 SECONDS = 60  # for the compiler, which takes two
 
 
 def compiled(source: Path) -> ctypes.CDLL | None:
-    """The library of a C++ file; None where it has not been measured, or cannot be compiled, kept or loaded.
+    """The library of a C++ file; None where it is not used, or cannot be compiled, kept or loaded.
 
-    It has been measured on Linux with AVX2 or AVX-512. The compiler is `$CXX`, or `c++`; an empty `CXX` means none. To
-    load a library is to run code: it is read from a folder only that nobody but the user can write.
+    The compiler is `$CXX`, or `c++`; an empty `CXX` means none. To load a library is to run code: it is read from a
+    folder only that nobody but the user can write.
     """
     compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if compiler is None or sys.platform != "linux" or torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
+    if compiler is None or not SUPPORTED:
         return None
     with suppress(OSError, UserError, subprocess.SubprocessError):
         path = private_folder("native") / f"{source.stem}-{_name(source, compiler)}.so"

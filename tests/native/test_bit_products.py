@@ -118,6 +118,17 @@ def test_what_torch_has_to_see_is_left_to_torch() -> None:
 
 
 @needs_kernels
+def test_programs_call_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits are multiplied without the plain product, and other numbers by it."""
+    program = torch.compile(lambda bias, x, matrix: affine(bias, x, matrix.T).relu(), fullgraph=True, dynamic=False)
+    x, matrix, bias = bits(100, 784), whole(500, 784), whole(500)
+    other, expected = torch.rand(100, 784), (x @ matrix.T + bias).relu()
+    torch.testing.assert_close(program(bias, other, matrix), (other @ matrix.T + bias).relu())
+    monkeypatch.setattr(bit_products, "plain_affine", None)
+    assert torch.equal(program(bias, x, matrix), expected)
+
+
+@needs_kernels
 def test_an_rbm_and_its_gradient_use_it() -> None:
     torch.manual_seed(2)
     rbm, v = RBM(784, 500), bits(100, 784)
