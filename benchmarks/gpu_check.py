@@ -84,7 +84,6 @@ TRAININGS: dict[str, tuple[str, list[Callback], list[str]]] = {  # the config, c
     "ebm_dynamic_mnist": ("ebm_dynamic_mnist", [DATA_MEAN], []),
     "ebm_dynamic_mnist, TF32, replayed": ("ebm_dynamic_mnist", [DATA_MEAN, TF32], [REPLAYED]),
     "ebm_dynamic_mnist, TF32, replayed, bf16 proposals": ("ebm_dynamic_mnist", [DATA_MEAN, TF32], [REPLAYED, *ROUNDED]),
-    "ebm_dynamic_mnist, compiled, TF32": ("ebm_dynamic_mnist", [DATA_MEAN, COMPILED], []),
     "ebm_dynamic_mnist, compiled, TF32, replayed": ("ebm_dynamic_mnist", [DATA_MEAN, COMPILED], [REPLAYED]),
     "grbm_mnist": ("grbm_mnist", [], []),
     "grbm_mnist, TF32, replayed": ("grbm_mnist", [TF32], [REPLAYED]),

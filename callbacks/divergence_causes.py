@@ -66,10 +66,10 @@ def mean_energies(pl_module: pl.LightningModule) -> tuple[Tensor, Tensor] | None
     return pl_module.energies if isinstance(pl_module, ContrastiveDivergence) else None
 
 
-def energies_of(pl_module: pl.LightningModule) -> str:
-    """The mean energies of the last step in words, if the learner compares them."""
-    energies = mean_energies(pl_module)
-    return "" if energies is None else " (energy of data {:.4g}, of negatives {:.4g})".format(*map(float, energies))
+def energies_of(pl_module: pl.LightningModule, data: float, negative: float) -> str:
+    """The mean energies of a step in words, if the learner compares them."""
+    compared = mean_energies(pl_module) is not None
+    return f" (energy of data {data:.4g}, of negatives {negative:.4g})" if compared else ""
 
 
 def advice(pl_module: pl.LightningModule) -> str:

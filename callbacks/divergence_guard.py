@@ -21,6 +21,7 @@ from ebmlab.callbacks.divergence_causes import (
     show_chains,
     where,
 )
+from ebmlab.callbacks.judged_step import JudgedStep, can_hold_back, hold_back, on_its_way
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError, few
 from ebmlab.learners import ContrastiveDivergence, Learner
@@ -35,8 +36,9 @@ class DivergenceGuard(pl.Callback):
 
     It checks between backward and the optimizer's step, while the parameters are still the last good ones, and again
     before a checkpoint is written. The message names the step, the cause (data, parameters or the sampler's negatives)
-    and the last checkpoint. A replay buffer of images is shown in `samples/diverged`. The checks take one device
-    synchronisation per optimizer step.
+    and the last checkpoint. A replay buffer of images is shown in `samples/diverged`. The checks wait for the device
+    once per optimizer step. With fused Adam or AdamW on a GPU they do not: the GPU leaves a bad step out, and the run
+    stops while the next one is under way. No GPU has run this yet.
 
     With `on_divergence="rollback"` all ranks go on from the last good checkpoint instead. Parameters, optimizer,
     schedules, replay buffers and samplers are those of the checkpoint. Random numbers are new, and the learning rate is
@@ -79,6 +81,7 @@ class DivergenceGuard(pl.Callback):
         self._asked = rollback if on_divergence == "rollback" else None
         self._rollback = self._asked  # None outside of `fit`
         self._batch: Any = None
+        self._step: JudgedStep | None = None  # which nobody has judged yet
         self._loss: Tensor | None = None
         self._lost = 0  # steps in a row whose gradients float16 could not hold
 
@@ -91,24 +94,40 @@ class DivergenceGuard(pl.Callback):
         self._loss = loss.detach() if self._loss is None else self._loss + loss.detach()  # accumulated batches too
 
     def on_before_optimizer_step(self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any) -> None:
+        self._judge(trainer, pl_module)  # the step before, where Lightning has not zeroed its gradients
         loss, self._loss = self._loss, None
         grads = [p.grad for p in pl_module.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros(())  # the one that clipping divides by
         value = torch.zeros_like(norm) if loss is None else loss.to(norm)
         data, negative = mean_energies(pl_module) or (torch.zeros_like(norm), torch.zeros_like(norm))
-        numbers = torch.stack([norm, value, data.to(norm), negative.to(norm)])
-        at_norm, at_loss, at_data, at_negative = numbers.tolist()
-        scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
-        half = scaled or any(p.dtype == torch.float16 for p in pl_module.parameters())
-        lost = half and grads and (at_norm == 0 or (scaled and not math.isfinite(at_norm)))
+        numbers, arrived = torch.stack([norm, value, data.to(norm), negative.to(norm)]), None
+        half = _scaled(trainer) or any(p.dtype == torch.float16 for p in pl_module.parameters())
+        if later := numbers.is_cuda and not half and can_hold_back(optimizer):
+            hold_back(optimizer, numbers, self._limit(pl_module))
+            numbers, arrived = on_its_way(numbers)
+        self._step = JudgedStep(where(trainer), self._batch, loss, half and bool(grads), numbers, arrived)
+        if not later:
+            self._judge(trainer, pl_module)
+
+    def on_before_zero_grad(self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any) -> None:
+        self._judge(trainer, pl_module)
+
+    def _judge(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Looks at the numbers of the last step, if nobody has yet."""
+        step, self._step = self._step, None
+        if step is None:
+            return
+        at_norm, at_loss, at_data, at_negative = step.values()
+        scaled = _scaled(trainer)
+        lost = step.half and (at_norm == 0 or (scaled and not math.isfinite(at_norm)))
         self._lost = self._lost + 1 if lost else 0
         if self._lost > MAX_LOST:
             raise UserError(self._underflow(trainer))
         gap, limit, cause = abs(at_negative - at_data), self._limit(pl_module), None
         if not math.isfinite(at_loss) or not (scaled or math.isfinite(at_norm)):  # a scaler skips those steps itself
-            cause = self._report(trainer, pl_module, loss)
+            cause = self._report(trainer, pl_module, step)
         elif gap > limit:
-            cause = self._drifted(trainer, pl_module, at_data, at_negative)
+            cause = self._drifted(step, at_data, at_negative)
         if self._rollback is not None:
             self._rollback.drifting = gap > limit / 10
         self._stop_if(cause, trainer, pl_module)
@@ -154,12 +173,14 @@ class DivergenceGuard(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
+        self._judge(trainer, pl_module)
         if bad := not_finite(pl_module) or bad_average(trainer):
             bad = f"{where(trainer)}: {bad}, so that no checkpoint was written"
         self._stop_if(bad, trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The averaged weights are looked at before anything is evaluated with them."""
+        self._judge(trainer, pl_module)
         bad = bad_average(trainer)
         self._stop_if(bad and f"{where(trainer)}: {bad}", trainer, pl_module)
 
@@ -172,19 +193,20 @@ class DivergenceGuard(pl.Callback):
             f"{last_good(trainer)}"
         )
 
-    def _drifted(self, trainer: pl.Trainer, pl_module: pl.LightningModule, data: float, negative: float) -> str:
+    def _drifted(self, step: JudgedStep, data: float, negative: float) -> str:
         return (
-            f"{where(trainer)}: the energies of data ({data:.4g}) and negatives "
+            f"{step.where}: the energies of data ({data:.4g}) and negatives "
             f"({negative:.4g}) have drifted {abs(negative - data):.4g} apart, over {self.max_gap:g} per coordinate: "
             "lower the learning rate, or use more sampling steps; training stopped before this step was taken"
         )
 
-    def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: Tensor | None) -> str:
-        spoiled = bad_data(self._batch)
-        culprit = spoiled or not_finite(pl_module) or self._bad_gradients(pl_module, loss)
+    def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, step: JudgedStep) -> str:
+        spoiled = bad_data(step.batch)
+        culprit = spoiled or not_finite(pl_module) or self._bad_gradients(pl_module, step.loss)
         if trainer.precision == "16-true":
             culprit += ", or float16 is too coarse for it: set trainer.precision to bf16-true, or 32-true"
-        cause = f"{where(trainer)}: {culprit}; training stopped before this step was taken{energies_of(pl_module)}"
+        energies = energies_of(pl_module, *step.values()[2:])
+        cause = f"{step.where}: {culprit}; training stopped before this step was taken{energies}"
         if spoiled:  # the same data would come again
             raise UserError(f"{cause}, {last_good(trainer)}{show_chains(trainer, pl_module)}")
         return cause
@@ -207,6 +229,10 @@ class DivergenceGuard(pl.Callback):
         else:
             cause = f"the sampler's negatives ran away{advice(pl_module)}"
         return f"{what} is not finite though data and parameters are: {cause}"
+
+
+def _scaled(trainer: pl.Trainer) -> bool:
+    return getattr(trainer.precision_plugin, "scaler", None) is not None
 
 
 def _first(cause: str | None, trainer: pl.Trainer) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import pytorch_lightning as pl
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
@@ -156,6 +157,12 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
     def test_dataloader(self) -> TensorLoader:
         """The test split in order."""
         return self.make_loader("test")
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Copies a batch to a GPU from page-locked memory; from any other the CPU may wait for what the GPU does."""
+        if device.type == "cuda":
+            batch = apply_to_collection(batch, Tensor, Tensor.pin_memory)
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
 
     def make_loader(self, split: str, shuffle: bool = False, drop_last: bool = False) -> TensorLoader:
         """Makes the loader of a split; a batch of weighted data is states and weights."""

@@ -8,7 +8,8 @@
 3. `peers`: thrml, JAX, rbms and adabmDCA on the same card, those that are installed.
 4. `pieces`: bits times float32 weights as three products in bfloat16, exactness and speed.
 5. `rounded`: chains of the deep EBM in bfloat16, decided in float32: acceptance and steps per second.
-6. `energies`, `samplers`, `settings`, `programs`, `trainings`: as `benchmarks/gpu_check.py` says.
+6. `iteration`: parts of a training step of the deep EBM with its callbacks, and what the CPU asks of the GPU.
+7. `energies`, `samplers`, `settings`, `programs`, `trainings`: as `benchmarks/gpu_check.py` says.
 
 `results.json` in the folder is written after each part. Exit code 1 if a part failed or was not reached.
 """
@@ -25,7 +26,7 @@ import torch
 from benchmarks.gpu.parts import Part, run
 
 ROOT = Path(__file__).parents[2]
-OWN = {"fused": 90, "peers": 120, "pieces": 30, "rounded": 30}
+OWN = {"fused": 90, "peers": 105, "pieces": 30, "rounded": 30, "iteration": 30}
 CHECKS = {"energies": 45, "samplers": 90, "settings": 75, "programs": 100}
 
 
@@ -41,7 +42,7 @@ def parts(device: str, minutes: float, folder: Path) -> list[Part]:
     check = [python, str(ROOT / "benchmarks" / "gpu_check.py"), "--device", device, "--minutes", str(minutes)]
     check += ["--folder", str(folder)]
     checks = [Part(name, [*check, "--only", name], limit) for name, limit in CHECKS.items()]
-    training = Part("trainings", [*check, "--only", "trainings"], 60 * (8 * minutes + 1))
+    training = Part("trainings", [*check, "--only", "trainings"], 60 * (7 * minutes + 1))
     return [tests, laws, *own, *checks, training]
 
 

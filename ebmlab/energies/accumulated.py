@@ -69,4 +69,6 @@ class _Known(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *(None if g is None else outputs[0] * g for g in ctx.saved_tensors)
+        grads = [g for g in ctx.saved_tensors if g is not None]
+        scaled = iter(torch._foreach_mul(grads, outputs[0]) if grads else ())  # one kernel on a GPU
+        return None, None, *(None if g is None else next(scaled) for g in ctx.saved_tensors)

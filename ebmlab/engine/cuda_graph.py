@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +20,12 @@ Outputs = tuple[Tensor | None, ...]
 
 
 class Replayed:
-    """Functions of a tensor on a GPU: recorded as a CUDA graph at the first call, replayed from then on.
+    """Functions of tensors on a GPU: recorded as a CUDA graph at the first call, replayed from then on.
 
     A graph reads tensors where they lay in the recording, so that it sees parameters that are trained in place. It is
-    recorded anew when a tensor of the modules has moved or x has another shape. A changed setting that is a number or a
-    string has the same effect. Its random numbers come from torch's generator, in other places than those of the
-    function itself.
+    recorded anew when a tensor of the modules has moved or an argument has another shape. A changed setting that is a
+    number or a string has the same effect. Its random numbers come from torch's generator, in other places than those
+    of the function itself.
 
     Example:
         >>> from ebmlab.energies import MLP
@@ -43,30 +43,37 @@ class Replayed:
         return Replayed, ()
 
     def __call__(
-        self, function: Callable[[Tensor], Outputs], x: Tensor, *modules: nn.Module, settings: Hashable = None
+        self,
+        function: Callable[..., Outputs],
+        x: Tensor | Sequence[Tensor],
+        *modules: nn.Module,
+        settings: Hashable = None,
     ) -> Outputs:
-        """What the function makes of x `(B, *event)`.
+        """What the function makes of x, states `(B, *event)` or several tensors.
 
         Args:
-            function: of a tensor alone; it may neither wait for the GPU nor bring tensors there.
-            x: its argument; another tensor at each call.
+            function: of tensors alone; it may neither wait for the GPU nor bring tensors there.
+            x: its argument, or its arguments in their order; other tensors at each call.
             modules: whatever else the function depends on.
             settings: and its own settings.
 
         Raises:
             UserError: the function waits for the GPU or draws random numbers on the CPU, which a recording cannot.
         """
-        now = (settings, x.shape, x.dtype, *_how_torch_computes(), *(part for m in modules for part in _parts(m)))
+        given = (x,) if isinstance(x, Tensor) else tuple(x)
+        forms = tuple((t.shape, t.dtype) for t in given)
+        now = (settings, forms, *_how_torch_computes(), *(part for m in modules for part in _parts(m)))
         if now != self._recorded:
             self._recorded = None
-            self._record(function, x)
+            self._record(function, given)
             self._recorded = now
-        self._x.copy_(x)
+        for mine, tensor in zip(self._given, given, strict=True):
+            mine.copy_(tensor)
         self._graph.replay()
-        return tuple(None if t is None else t.clone() for t in self._outputs)
+        return _copies(self._outputs)
 
-    def _record(self, function: Callable[[Tensor], Outputs], x: Tensor) -> None:
-        self._x = x.detach().clone()
+    def _record(self, function: Callable[..., Outputs], given: Sequence[Tensor]) -> None:
+        self._given = [t.detach().clone() for t in given]
         self._graph = torch.cuda.CUDAGraph()
         self._outputs: Outputs = ()
         on, kind = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
@@ -76,7 +83,7 @@ class Replayed:
             before = torch.get_rng_state()
             try:
                 with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads load data
-                    self._outputs = tuple(function(self._x))
+                    self._outputs = tuple(function(*self._given))
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -84,20 +91,20 @@ class Replayed:
         if not torch.equal(before, torch.get_rng_state()):
             raise _refusal("they draw random numbers on the CPU")
 
-    def _warm_up(self, function: Callable[[Tensor], Outputs]) -> None:
+    def _warm_up(self, function: Callable[..., Outputs]) -> None:
         """Calls the function as recordings need it, and as if it had not been called: random numbers stay.
 
         The last call may not wait for the GPU. A recording that fails there would spoil torch's generator.
         """
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), torch.random.fork_rng([self._x.device]):
-            function(self._x.clone())
+        with torch.cuda.stream(side), torch.random.fork_rng([self._given[0].device]):
+            function(*(t.clone() for t in self._given))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Synchronization debug mode")
                 torch.cuda.set_sync_debug_mode("error")
             try:
-                function(self._x.clone())
+                function(*(t.clone() for t in self._given))
             except RuntimeError as error:
                 if "synchronizing" not in str(error):
                     raise
@@ -105,6 +112,16 @@ class Replayed:
             finally:
                 torch.cuda.set_sync_debug_mode("default")
         torch.cuda.current_stream().wait_stream(side)
+
+
+def _copies(outputs: Outputs) -> Outputs:
+    """Copies of tensors, all by one kernel."""
+    tensors = [t for t in outputs if t is not None]
+    new = [torch.empty_like(t) for t in tensors]
+    if tensors:
+        torch._foreach_copy_(new, tensors)
+    rest = iter(new)
+    return tuple(None if t is None else next(rest) for t in outputs)
 
 
 def _refusal(reason: str) -> UserError:

@@ -58,9 +58,9 @@ class ContrastiveDivergence(Learner):
         compile_chains: let `torch.compile` make one program of eight steps of the chains, in all training steps but
             those that log the acceptance. These are every `trainer.log_every_n_steps`-th, so the random numbers of the
             run depend on this option. It pays for many steps of small models. It needs CD-K (no `burn_in`) of at least
-            eight steps, and the marginal density. A GPU records the chains as a CUDA graph instead and replays it in
-            every step (`engine.Replayed`). This works for any energy, density and number of steps. The sampler's steps
-            may neither wait for the GPU nor change with the training.
+            eight steps, and the marginal density. A GPU records the chains, the energies and their gradients as one
+            CUDA graph instead and replays it in every step (`engine.Replayed`). This works for any energy, density and
+            number of steps. The sampler's steps may neither wait for the GPU nor change with the training.
 
     Attributes:
         energies: mean energies of the data and of the negatives in the last training step, whose difference is its
@@ -167,23 +167,25 @@ class ContrastiveDivergence(Learner):
         n = len(x)
         if self.data_noise:
             x = x + self.data_noise * torch.randn_like(x)
-        contrast = self.energy.weighted_sum()
         with fast_products(self.energy, n), scaled_steps(self.sampler, self.step_factor):
-            share = 1 / n if weights is None else weights / n
-            contrast.add(x, *hidden_of_data(self.energy, x, density=self.density), weight=share)
-            data_energy = contrast.number()
-            starts = self.start.draw(self.energy, n, x)
             if self.compile_chains and x.is_cuda:
-                info, y, negative = self._replayed_negatives(starts)
-                difference = contrast.value() + negative
+                info, y, data_energy, difference = self._replayed_contrast(x, weights)
             else:
-                info, y = self._subtract_negatives(contrast, starts)
+                contrast = self.energy.weighted_sum()
+                data_energy = self._add_data(contrast, x, weights)
+                info, y = self._subtract_negatives(contrast, self.start.draw(self.energy, n, x))
                 difference = contrast.value()
             penalty = self.penalty() + self._regularizer(x, y)
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
             self._log_chains(info, x, y, weights)
         return difference + penalty if isinstance(penalty, Tensor) else difference
+
+    def _add_data(self, contrast: WeightedSum, x: Tensor, weights: Tensor | None) -> Tensor:
+        """Adds the mean energy of data x `(B, *event)`, and returns it."""
+        share = 1 / len(x) if weights is None else weights / len(x)
+        contrast.add(x, *hidden_of_data(self.energy, x, density=self.density), weight=share)
+        return contrast.number()
 
     def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
         """Subtracts the mean energy of the states of chains from x after burn-in.
@@ -230,26 +232,33 @@ class ContrastiveDivergence(Learner):
                 contrast.add(state.x, *hidden, weight=-1 / (used * len(state.x)))
         return state, None if total is None else total / num_steps
 
-    def _replayed_negatives(self, x: Tensor) -> tuple[Info | None, Tensor, Tensor]:
-        """As `_subtract_negatives`, by a CUDA graph: `Info` and last states, and minus the negatives' mean energy."""
+    def _replayed_contrast(self, x: Tensor, weights: Tensor | None) -> tuple[Info | None, Tensor, Tensor, Tensor]:
+        """The step by one CUDA graph: `Info` and last states of the chains, mean energy of the data, difference."""
         num_steps = self.chain_steps or self.num_steps
         parameters = [p for p in self.energy.parameters() if p.requires_grad]
 
-        def negatives(x: Tensor) -> tuple[Tensor | None, ...]:
+        def contrasted(starts: Tensor, x: Tensor, weights: Tensor | None = None) -> tuple[Tensor | None, ...]:
             contrast = self.energy.weighted_sum()
-            state, mean = self._walk(contrast, self.sampler, x, num_steps, report=True)
+            data_energy = self._add_data(contrast, x, weights)
+            state, mean = self._walk(contrast, self.sampler, starts, num_steps, report=True)
             assert mean is not None
             with torch.enable_grad():
                 value = contrast.value()
                 grads = torch.autograd.grad(value, parameters, allow_unused=True)
-            return state.x, state.kept, mean.acceptance, mean.hops, value.detach(), *grads
+            return state.x, state.kept, mean.acceptance, mean.hops, data_energy, value.detach(), *grads
 
-        last, kept, acceptance, hops, value, *grads = self._replayed(
-            negatives, x, self.energy, self.sampler, settings=(num_steps, self.num_steps, self.burn_in, self.density)
+        last, kept, acceptance, hops, data_energy, value, *grads = self._replayed(
+            contrasted,
+            [self.start.draw(self.energy, len(x), x), x, *([] if weights is None else [weights])],
+            self.energy,
+            self.sampler,
+            settings=(num_steps, self.num_steps, self.burn_in, self.density),
         )
-        assert not (last is None or kept is None or acceptance is None or hops is None or value is None)
+        assert not (last is None or kept is None or acceptance is None or hops is None)
+        assert not (data_energy is None or value is None)
         self.start.put_back(kept)
-        return Info(acceptance, hops) if self.log_is_due else None, last, known(value, grads, parameters)
+        info = Info(acceptance, hops) if self.log_is_due else None
+        return info, last, data_energy, known(value, grads, parameters)
 
     def _log_chains(self, info: Info, x: Tensor, y: Tensor, weights: Tensor | None) -> None:
         """Logs the chains' acceptance and hops, and mean (marginal) energies of data x and negatives y."""

@@ -1,4 +1,4 @@
-"""Adam's step on a CPU in one pass over the parameters."""
+"""Adam's step in one pass over the parameters."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ OPEN = {"fused": None, "foreach": None, "differentiable": False, "amsgrad": Fals
 
 
 def in_one_pass(optimizer: Optimizer) -> Optimizer:
-    """Has Adam and AdamW take their steps by torch's fused kernel on a CPU, unless their settings say how.
+    """Has Adam and AdamW take their steps by torch's fused kernel, unless their settings say how.
 
-    It does the same arithmetic in one pass over memory, where torch's default makes several. The fused step of SGD
-    gains nothing.
+    It does the same arithmetic in one pass over memory, where torch's default makes several. On a GPU it is one kernel
+    for all parameters. The fused step of SGD gains nothing.
     """
     for group in optimizer.param_groups if type(optimizer) in (Adam, AdamW) else ():
         plain = all(group.get(name, value) == value for name, value in OPEN.items())
-        if plain and all(p.device.type == "cpu" and p.is_floating_point() for p in group["params"]):
+        if plain and all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in group["params"]):
             group["fused"] = True
     return optimizer

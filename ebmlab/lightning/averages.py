@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.callbacks import EMAWeightAveraging, WeightAveraging
 from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_warn
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from ebmlab.errors import UserError
 from ebmlab.lightning.schedules import planned_steps
@@ -71,7 +75,7 @@ def save_average(trainer: pl.Trainer, checkpoint: dict[str, Any]) -> None:
 
 
 def average_parameters(learner: pl.LightningModule, trainer: pl.Trainer) -> None:
-    """Leaves buffers out of the averages of a run, and forgets averages when the training is over.
+    """Leaves buffers out of the averages of a run, updates them at once, and forgets them when the training is over.
 
     Buffers are state, such as a step size that adapts: where the averages take the weights' place, buffers stay as they
     are. After the training, `trainer.test(ckpt_path=...)` evaluates what a new process would, the averaged weights.
@@ -80,11 +84,33 @@ def average_parameters(learner: pl.LightningModule, trainer: pl.Trainer) -> None
     for callback in _averages(trainer):
         if trainer.state.fn != TrainerFn.FITTING:
             callback._average_model = None
-        elif callback._average_model is not None:
-            callback._average_model.use_buffers = False
+        elif (average := callback._average_model) is not None:
+            average.use_buffers = False
+            average.n_averaged = torch.zeros_like(average.n_averaged, device="cpu")  # reading it waits for no GPU
+            if isinstance(callback, EMAWeightAveraging):
+                average.update_parameters = partial(_update, average, _decay(average))  # type: ignore[method-assign]
             for name in ("_swap_models", "_copy_average_to_current"):
                 setattr(callback, name, _with_buffers_of(callback, getattr(callback, name)))
             callback._swap_models = _once_begun(callback, callback._swap_models)  # type: ignore[method-assign]
+
+
+def _decay(average: AveragedModel) -> float:
+    """The factor of the average in its update."""
+    one = torch.ones((), dtype=torch.float64)
+    return float(average.avg_fn(one, 0 * one, 0))  # type: ignore[misc]
+
+
+@torch.no_grad()
+def _update(average: AveragedModel, decay: float, model: nn.Module) -> None:
+    """Moves the average by 1 - decay towards the weights, all of them by one kernel; the first update copies them."""
+    pairs = zip(average.module.parameters(), model.parameters(), strict=True)
+    floats = [(mine.detach(), p.detach().to(mine)) for mine, p in pairs if mine.is_floating_point()]
+    mine, weights = map(list, zip(*floats, strict=True))
+    if int(average.n_averaged) == 0:
+        torch._foreach_copy_(mine, weights)
+    else:
+        torch._foreach_lerp_(mine, weights, 1 - decay)
+    average.n_averaged += 1
 
 
 def _once_begun(callback: WeightAveraging, exchange: Callable[[pl.LightningModule], None]) -> Any:

@@ -12,8 +12,10 @@ import pytest
 import torch
 
 from benchmarks.gpu.__main__ import parts
+from benchmarks.gpu.iteration import Clock, measured
 from benchmarks.gpu.parts import Part, run
 from benchmarks.gpu.peers import potts_sweep, report
+from ebmlab.samplers import DMALA
 
 FINE = [sys.executable, "-S", "-c", "print('fine')"]
 RAISES = [sys.executable, "-S", "-c", "print('so far', flush=True); raise SystemExit('broken')"]
@@ -63,3 +65,10 @@ def test_a_peer_has_a_row_or_a_reason(capsys: pytest.CaptureFixture[str]) -> Non
     rows = [line.split(" | ")[0].removeprefix("| ") for line in capsys.readouterr().out.splitlines()[3:]]
     assert sorted(rows + [reason.partition(" (")[0] for reason in missing]) == sorted(names)
     assert "ebmlab" in rows and names[-1] == "adabmDCA"
+
+
+def test_the_parts_of_an_iteration_are_timed_and_counted() -> None:
+    clock = Clock(torch.device("cpu"))
+    measured(clock, DMALA(0.2), 20, replayed=True)
+    assert clock.rate > 0 and clock.asked["aten::convolution"] > 0
+    assert all(len(times) >= 9 and min(times) > 0 for times in clock.seconds.values())

@@ -82,13 +82,15 @@ def test_what_a_gpu_records_is_the_plain_step(
     learner = ContrastiveDivergence(
         energy, sampler, start=FromData(), num_steps=5, burn_in=2, density=density, compile_chains=True
     )
-    monkeypatch.setattr(type(learner._replayed), "__call__", lambda self, function, x, *_, **__: function(x))
+    monkeypatch.setattr(type(learner._replayed), "__call__", lambda self, function, x, *_, **__: function(*x))
     x, contrast, parameters = energy.random(40), energy.weighted_sum(), list(energy.parameters())
     torch.manual_seed(0)
+    data = learner._add_data(contrast, x, None)
     report, plain = learner._subtract_negatives(contrast, x)
     expected = contrast.value()
     torch.manual_seed(0)
-    info, last, value = learner._replayed_negatives(x)
+    info, last, data_energy, value = learner._replayed_contrast(x, None)
+    torch.testing.assert_close(data_energy, data)
     assert info is not None and report is not None
     torch.testing.assert_close((last, value), (plain, expected))
     torch.testing.assert_close((info.acceptance, info.hops), (report.acceptance, report.hops))

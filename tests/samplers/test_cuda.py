@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,17 @@ import torch
 from helpers_cases import CASES, EXACT, PAIRS, STRUCTURED
 from helpers_finite import DOMAINS, Exact, Target
 from helpers_grbm import PASS
+from pytorch_lightning.callbacks import EMAWeightAveraging
 from scipy.stats import ks_2samp
 from torch import Tensor
 
+from ebmlab.callbacks import DivergenceGuard, RunState
+from ebmlab.callbacks.judged_step import hold_back
+from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.engine import Replayed
 from ebmlab.errors import UserError
-from ebmlab.learners import ContrastiveDivergence, FromData, PersistentACS
+from ebmlab.learners import ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
 from ebmlab.samplers import (
     ACS,
     DMALA,
@@ -217,3 +222,60 @@ def test_a_sampler_that_changes_with_the_training_is_refused(tmp_path: Path) -> 
     )
     with pytest.raises(UserError, match="PersistentACS changes with the training"):
         trainer.fit(learner, torch.utils.data.DataLoader(torch.ones(8, 4).split(1)))  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_fused_adam_leaves_a_bad_step_out_and_nobody_waits() -> None:
+    parameter = torch.nn.Parameter(torch.ones(3, device="cuda"))
+    optimizer = torch.optim.Adam([parameter], lr=0.1, fused=True)
+    parameter.grad = torch.ones_like(parameter)
+    numbers = torch.ones(2, 4, device="cuda")
+    numbers[1, 0] = torch.inf
+    optimizer.step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        seen = []
+        for k in (1, 0):  # a bad step, and a good one
+            hold_back(optimizer, numbers[k], 100.0)
+            optimizer.step()
+            seen.append(parameter.detach().clone())
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert seen[0].tolist() == pytest.approx([0.9] * 3) and seen[1].tolist() == pytest.approx([0.8] * 3)
+
+
+class Strict(pl.Callback):
+    """Some iterations that are not logged may not wait for the GPU."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
+        if trainer.global_step in (13, 17):
+            torch.cuda.set_sync_debug_mode("error" if trainer.global_step == 13 else "default")
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_an_iteration_waits_nowhere(tmp_path: Path) -> None:
+    learner = ContrastiveDivergence(
+        ResNet((1, 8, 8), channels=4),
+        DMALA(0.2),
+        start=ReplayBuffer(200),
+        num_steps=4,
+        optimizer=partial(torch.optim.Adam, lr=1e-3),
+        compile_chains=True,
+    )
+    callbacks = [DivergenceGuard(), EMAWeightAveraging(decay=0.9), RunState(), Strict()]
+    trainer = pl.Trainer(
+        accelerator="gpu",
+        devices=1,
+        max_steps=18,
+        log_every_n_steps=10,
+        limit_val_batches=0,
+        logger=False,
+        enable_checkpointing=False,
+        callbacks=callbacks,  # type: ignore[arg-type]
+        default_root_dir=tmp_path,
+    )
+    try:
+        trainer.fit(learner, Digits(binarize=True, batch_size=50))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert trainer.global_step == 18 and all(p.isfinite().all() for p in learner.parameters())
