@@ -15,6 +15,7 @@ from ebmlab.numerics.affine import affine as plain_affine
 ENOUGH = 2**21  # multiplications of a product from which a call of C++ pays
 ROWS, COLUMNS = 48, 32  # of the product at least: rows share sums, and columns are added 32 at once
 WORD = 32  # bits
+_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6 has the latter alone
 
 
 def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
@@ -22,6 +23,11 @@ def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
 
     Bits are told by their values. Other rows, types and devices, small products, and those that autograd or a compiler
     looks at are left to torch. Sums are added in another order than torch's.
+
+    Example:
+        >>> import torch
+        >>> affine(torch.tensor([0.0, 1.0]), torch.tensor([[1.0, 0.0, 1.0]]), torch.ones(3, 2)).tolist()
+        [[2.0, 3.0]]
     """
     if not _pays(x, matrix):
         return plain_affine(bias, x, matrix)
@@ -29,7 +35,15 @@ def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def add_product(out: Tensor, x: Tensor, matrix: Tensor, *, alpha: float = 1.0, overwrite: bool = False) -> None:
-    """Adds `alpha * x @ matrix` to `out` `(B, m)`, or overwrites it; see `affine`."""
+    """Adds `alpha * x @ matrix` to `out` `(B, m)`, or overwrites it; see `affine`.
+
+    Example:
+        >>> import torch
+        >>> total = torch.ones(1, 2)
+        >>> add_product(total, torch.tensor([[1.0, 0.0, 1.0]]), torch.ones(3, 2), alpha=-1.0)
+        >>> total.tolist()
+        [[-1.0, -1.0]]
+    """
     if not (_pays(x, matrix) and _multiplies(x, matrix, out, start=None if overwrite else out, alpha=alpha)):
         out.addmm_(x, matrix, beta=0 if overwrite else 1, alpha=alpha)
 
@@ -45,7 +59,9 @@ _affine_in_programs.register_fake(lambda bias, x, matrix: x.new_empty(len(x), ma
 
 def _pays(x: Tensor, matrix: Tensor) -> bool:
     """Whether the kernels may be asked, as far as shapes and settings say."""
-    if not SUPPORTED or x.dim() != 2 or len(x) < ROWS or matrix.shape[1] < COLUMNS or len(x) * matrix.numel() < ENOUGH:
+    if not SUPPORTED or _exporting():  # an exported graph takes any number of rows
+        return False
+    if x.dim() != 2 or len(x) < ROWS or matrix.shape[1] < COLUMNS or len(x) * matrix.numel() < ENOUGH:
         return False
     if x.device.type != "cpu" or x.dtype != torch.float32 or matrix.dtype != torch.float32:
         return False
