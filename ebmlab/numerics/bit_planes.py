@@ -14,6 +14,8 @@ from ebmlab.numerics.noise import raw_words
 
 LEVELS = 32  # binary digits of a probability, which is rounded to a multiple of 2^-32
 REST = 22  # of them, the last, which are compared in the words alone that have a bit not decided before: 6 %
+FEW = 2**12  # words of a plane, from which on adding rows takes less time than looking at each bit
+IN_PROGRAMS = 24  # digits of a compiled program, which cannot choose words: those of a uniform number in float32
 
 Random = Callable[..., Tensor]
 Planes = list[Tensor]
@@ -89,6 +91,34 @@ def below(
     return lower
 
 
+def digit_changes(thresholds: Sequence[int], levels: int) -> Tensor:
+    """What `below_by_changes` needs to know of thresholds: `(levels + 1, n, 1, 1)`, words of 0 and -1.
+
+    First their last digits, then where each digit differs from the next one, a 0 being above the first.
+    """
+    digits = torch.tensor(
+        [[-(t >> level & 1) for t in thresholds] for level in range(levels)] + [[0] * len(thresholds)]
+    )
+    return torch.cat([digits[:1], digits[:-1] ^ digits[1:]])[..., None, None]
+
+
+def below_by_changes(
+    digits: Planes, shape: tuple[int, ...], changes: Tensor, leaves: Sequence[int | None], random: Random
+) -> Tensor:
+    """As `below`, where the digits choose a leaf that numbers a threshold: for programs that serve all thresholds.
+
+    Random bits are as good as their complements. Below an exclusive or with the threshold's digit, "and" is what both
+    digits need.
+    """
+    first, *others = changes.unbind()
+    planes = first
+    for change in others:
+        planes = (planes & random(*shape)) ^ change
+    found = chosen(digits, [None if leaf is None else planes[leaf] for leaf in leaves])
+    assert isinstance(found, Tensor)
+    return found
+
+
 def _plane(leaf: Tensor | int | None, like: Tensor) -> Tensor:
     return leaf if isinstance(leaf, Tensor) else torch.full_like(like, leaf or 0)
 
@@ -112,15 +142,17 @@ def count(plane: Tensor, columns: list[Planes]) -> None:
 
 
 def counted(columns: list[Planes]) -> Tensor:
-    """Of each chain the sum of 2^b times the bits of column b, `(64 W,)`, int64, by adding rows in threes."""
-    rows = max(len(plane) for column in columns for plane in column)
-    while rows > 1:
+    """The sum over b of 2^b times the bits of column b, `(64 W,)`, int64, by full adders as long as there are many."""
+    rows, width = max(len(plane) for column in columns for plane in column), columns[0][0].shape[1]
+    while rows > 1 and rows * width > FEW:
         rows = -(-rows // 3)
         threes = [
             [p for plane in c for p in pad(plane, (0, 0, 0, 3 * rows - len(plane))).tensor_split(3)] for c in columns
         ]
         columns = [[digit] for digit in added(threes)]
-    digits = torch.stack([column[0][0] for column in columns]).cpu().numpy().view(np.uint8)
-    bits = np.unpackbits(digits, axis=1, bitorder="little")
-    counts = (bits.astype(np.int64) << np.arange(len(bits))[:, None]).sum(0)
-    return torch.from_numpy(counts).to(columns[0][0].device)
+    total = np.zeros(64 * width, np.int64)
+    for b, column in enumerate(columns):
+        for plane in column:
+            bits = np.unpackbits(plane.cpu().numpy().view(np.uint8), axis=1, bitorder="little")
+            total += bits.sum(0, dtype=np.int64) << b
+    return torch.from_numpy(total).to(columns[0][0].device)

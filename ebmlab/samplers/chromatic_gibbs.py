@@ -21,6 +21,7 @@ from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, multi_spin
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+from ebmlab.samplers.words_in_programs import sweeps, swept_by_programs, worth_compiling
 
 Sweep = Callable[[Energy, Tensor, Tensor], Tensor]
 COLOURS = 8  # largest number in a compiled sweep: with many, the program is long and takes minutes to compile
@@ -164,20 +165,31 @@ class ChromaticGibbs(Sampler):
 
     def sample(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> tuple[Tensor, Info]:
         """As in `Sampler`. Many chains of an Ising model with few local fields share words, see `MultiSpin`."""
-        if compile or (coded := self._in_words(energy, x, num_steps)) is None:
+        if (coded := self._in_words(energy, x, num_steps, compile)) is None:
             return super().sample(energy, x, num_steps, compile=compile)
-        x, flips = self.check_chains(energy, x, num_steps), list[Planes]()
-        last = swept_in_words(coded, self._rule, x, num_steps, flips)
-        hops = counted(flips)[: len(x)].to(torch.promote_types(x.dtype, torch.float32))
-        return last, self._report(energy, hops / num_steps)
+        x = self.check_chains(energy, x, num_steps)
+        if compile:
+            with self._compiling(sweeps, energy, x, "sample(compile=True)") as program:
+                last, hops = swept_by_programs(program, coded, self._rule, x, num_steps, report=True)
+            assert hops is not None
+        else:
+            flips = list[Planes]()
+            last = swept_in_words(coded, self._rule, x, num_steps, flips)
+            hops = counted(flips)[: len(x)]
+        hops = hops.to(torch.promote_types(x.dtype, torch.float32))
+        return _as_states(last, x), self._report(energy, hops / num_steps)
 
     def last_states(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> Tensor:
         """As in `Sampler`, in words as `sample`."""
-        if compile or (coded := self._in_words(energy, x, num_steps)) is None:
+        if (coded := self._in_words(energy, x, num_steps, compile)) is None:
             return super().last_states(energy, x, num_steps, compile=compile)
-        return swept_in_words(coded, self._rule, self.check_chains(energy, x, num_steps), num_steps)
+        x = self.check_chains(energy, x, num_steps)
+        if not compile:
+            return _as_states(swept_in_words(coded, self._rule, x, num_steps), x)
+        with self._compiling(sweeps, energy, x, "last_states(compile=True)") as program:
+            return _as_states(swept_by_programs(program, coded, self._rule, x, num_steps)[0], x)
 
-    def _in_words(self, energy: Energy, x: Tensor, num_steps: int) -> MultiSpin | None:
+    def _in_words(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> MultiSpin | None:
         """The energy for chains in words, where they take so many steps that this pays."""
         own = self._watched or self._by_steps or type(self)._in_place is not ChromaticGibbs._in_place
         if own or not (isinstance(x, Tensor) and isinstance(num_steps, int)):  # which is checked later
@@ -185,7 +197,10 @@ class ChromaticGibbs(Sampler):
         if x.device.type != "cpu" or x.dim() == 0 or min(len(x), 8 * num_steps) < 64:
             return None
         coded = multi_spin(energy)
-        return coded if coded is not None and coded.pays(self._rule, len(x)) else None
+        if coded is None:
+            return None
+        pays = worth_compiling(coded, len(x)) if compile else coded.pays(self._rule, len(x))
+        return coded if pays else None
 
     def _report(self, energy: Energy, hops: Tensor) -> Info:
         """What chains report that move so far in a sweep, `(B,)`."""
@@ -215,14 +230,18 @@ class ChromaticGibbs(Sampler):
 def swept_in_words(
     coded: MultiSpin, rule: Rule, x: Tensor, num_steps: int, flips: list[Planes] | None = None
 ) -> Tensor:
-    """The last states of chains in words; the changes of each site are added to `flips`, by `bit_planes.count`."""
+    """The last states of chains in words, `(B, d)` in int8; the changes of sites are added to `flips`, by `count`."""
     words, random = coded.packed(x), random_words(x.device)
     for _ in range(num_steps):
         before = words if flips is None else words.clone()
         coded.sweep(words, 1.0, random, rule)
         if flips is not None:
             count(before.bitwise_xor_(words), flips)
-    return coded.unpacked(words, len(x)).to(x.dtype, memory_format=torch.contiguous_format)
+    return coded.unpacked(words, len(x))
+
+
+def _as_states(spins: Tensor, like: Tensor) -> Tensor:
+    return spins.to(like.dtype, memory_format=torch.contiguous_format)
 
 
 def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:

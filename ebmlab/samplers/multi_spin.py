@@ -7,20 +7,33 @@ Isakov et al., Comput. Phys. Commun. 192 (2015), anneal spin glasses so. The law
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ebmlab.energies import Ising
-from ebmlab.numerics.bit_planes import LEVELS, Planes, Random, added, below, chosen, counted
+from ebmlab.numerics.bit_planes import (
+    IN_PROGRAMS,
+    LEVELS,
+    Planes,
+    Random,
+    added,
+    below,
+    below_by_changes,
+    chosen,
+    counted,
+    digit_changes,
+)
 
-Rule = Callable[[Tensor, Planes, int, float, Random], Tensor]
+Rule = Callable[[Tensor, Planes, int, float | Tensor, Random], Tensor]
 
 LARGEST = 62  # sum of a site's couplings, in quanta; more of them have too many local fields
 TIES = 15 / 16  # how likely a flip that costs nothing is: certain ones would take turns for ever
+_CODED: WeakKeyDictionary[Ising, tuple[list[Tensor], MultiSpin | None]] = WeakKeyDictionary()
 WORDS = 2**16  # of the sites that are redrawn at a time: fewer fit a small cache, but cost more calls
 
 
@@ -92,13 +105,7 @@ class MultiSpin:
 
     def sweep(self, words: Tensor, beta: float, random: Random, rule: Rule | None = None) -> None:
         """Moves all sites in place, one colour after the other, at an inverse temperature; by default a heat bath."""
-        move = rule or heat_bath
-        at_once = max(1, WORDS // words.shape[1])
-        for group in self.groups:
-            for begin in range(0, group.end - group.begin, at_once):
-                rows = slice(begin, min(begin + at_once, group.end - group.begin))
-                spins = words[group.begin + rows.start : group.begin + rows.stop]
-                spins.copy_(move(spins, group.pulls(words, rows), group.total, beta * self.quantum, random))
+        sweep(self.groups, words, [beta * self.quantum] * len(self.groups), random, rule or heat_bath)
 
     def energies(self, words: Tensor) -> Tensor:
         """E of all chains, `(64 W,)`, float64."""
@@ -143,14 +150,32 @@ class MultiSpin:
         return words
 
 
+def sweep(groups: list[Group], words: Tensor, betas: Sequence[float | Tensor], random: Random, rule: Rule) -> None:
+    """As `MultiSpin.sweep`, with the beta of couplings of 1 for each group, or what `for_programs` makes of it."""
+    at_once = max(1, WORDS // words.shape[1])
+    for group, beta in zip(groups, betas, strict=True):
+        for begin in range(0, group.end - group.begin, at_once):
+            rows = slice(begin, min(begin + at_once, group.end - group.begin))
+            spins = words[group.begin + rows.start : group.begin + rows.stop]
+            spins.copy_(rule(spins, group.pulls(words, rows), group.total, beta, random))
+
+
 def multi_spin(energy: object) -> MultiSpin | None:
     """The energy for chains in words; None unless it is an Ising model that allows it.
 
     Its couplings and fields must be whole multiples of the smallest of them. Those of no site may add up to more than
-    `LARGEST` times that one.
+    `LARGEST` times that one. The last answer is kept until the energy's numbers change.
     """
     if type(energy) is not Ising or energy.learn:  # a subclass may have another law
         return None
+    now = list(energy.buffers())
+    if energy in _CODED and len(_CODED[energy][0]) == len(now) and all(map(_same, _CODED[energy][0], now)):
+        return _CODED[energy][1]
+    _CODED[energy] = [numbers.detach().clone() for numbers in now], (coded := _coded(energy))
+    return coded
+
+
+def _coded(energy: Ising) -> MultiSpin | None:
     edges = energy.edges()
     values = torch.cat([edges.values, energy.field])
     quantum = float(values[values != 0].abs().min()) if bool(values.any()) else 1.0
@@ -160,30 +185,66 @@ def multi_spin(energy: object) -> MultiSpin | None:
     return MultiSpin(energy, quantum) if allowed else None
 
 
-def heat_bath(spins: Tensor, digits: Planes, total: int, beta: float, random: Random) -> Tensor:
+def _same(kept: Tensor, now: Tensor) -> bool:
+    return kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
+
+
+def heat_bath(spins: Tensor, digits: Planes, total: int, beta: float | Tensor, random: Random) -> Tensor:
     """Spins that are up with probability sigmoid(2 beta h), h = 2 n - total, n the number of the digits.
 
     They follow the sign of h, but for those whose uniform number is below sigmoid(-2 beta |h|).
     """
     fields = _fields(digits, total)
-    thresholds = {h: round(2**LEVELS / (1 + math.exp(min(2 * beta * h, 700)))) for h in range(total % 2, total + 1, 2)}
-    against = below(digits, spins.shape, [None if h is None else thresholds[abs(h)] for h in fields], LEVELS, random)
+    against = _below(_against_field, digits, spins.shape, fields, beta, random)
     sign = chosen(digits, [None if not h else -1 if h > 0 else 0 for h in fields])
     return against if sign is None else against ^ sign
 
 
-def metropolis(spins: Tensor, digits: Planes, total: int, beta: float, random: Random) -> Tensor:
+def metropolis(spins: Tensor, digits: Planes, total: int, beta: float | Tensor, random: Random) -> Tensor:
     """Spins that flip with probability min(1, exp(-2 beta s h)), and `TIES` where h = 0.
 
     Those along h flip where their uniform number is below exp(-2 beta |h|); all others get the sign of h.
     """
-    fields, most = _fields(digits, total), 2**LEVELS - 1
-    thresholds = {h: min(most, round(2**LEVELS * math.exp(-2 * beta * h))) for h in range(total % 2, total + 1, 2)}
-    thresholds[0] = round(2**LEVELS * TIES)
-    against = below(digits, spins.shape, [None if h is None else thresholds[abs(h)] for h in fields], LEVELS, random)
+    fields = _fields(digits, total)
+    against = _below(_flip_along, digits, spins.shape, fields, beta, random)
     along = chosen(digits, [None if h is None else spins if not h else -1 if h > 0 else 0 for h in fields])
     assert isinstance(along, Tensor)
     return against.bitwise_and_((spins ^ along).bitwise_not_()).bitwise_xor_(along)
+
+
+def for_programs(rule: Rule, total: int, beta: float) -> Tensor:
+    """What a rule takes in place of beta in a program, which then serves all values."""
+    odds = _against_field if rule is heat_bath else _flip_along
+    return digit_changes(_thresholds(odds, total, beta, IN_PROGRAMS), IN_PROGRAMS)
+
+
+def _against_field(beta: float, h: int) -> float:
+    return 1 / (1 + math.exp(min(2 * beta * h, 700)))
+
+
+def _flip_along(beta: float, h: int) -> float:
+    return math.exp(-2 * beta * h) if h else TIES
+
+
+def _thresholds(odds: Callable[[float, int], float], total: int, beta: float, levels: int) -> list[int]:
+    """2^levels times the probabilities at h = 0, 2, ..., total or 1, 3, ..., total."""
+    return [min(2**levels - 1, round(2**levels * odds(beta, h))) for h in range(total % 2, total + 1, 2)]
+
+
+def _below(
+    odds: Callable[[float, int], float],
+    digits: Planes,
+    shape: tuple[int, ...],
+    fields: list[int | None],
+    beta: float | Tensor,
+    random: Random,
+) -> Tensor:
+    """Where a uniform number is below the probability at |h|."""
+    places = [None if h is None else abs(h) // 2 for h in fields]
+    if isinstance(beta, Tensor):
+        return below_by_changes(digits, shape, beta, places, random)
+    thresholds = _thresholds(odds, max(h for h in fields if h is not None), beta, LEVELS)
+    return below(digits, shape, [None if place is None else thresholds[place] for place in places], LEVELS, random)
 
 
 def _fields(digits: Planes, total: int) -> list[int | None]:

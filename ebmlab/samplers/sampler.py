@@ -51,6 +51,7 @@ class Sampler(Recorded, nn.Module):
     keeps_values: ClassVar[bool] = True
     _by_steps: ClassVar[bool] = False  # whether `init` and `step` make the steps, and not `kernel`
     _watched: ClassVar[bool] = False  # whether `chain` must see every step
+    _compiling = staticmethod(engine.compiling)  # for subclasses with programs of their own
 
     @property
     def exact(self) -> bool:

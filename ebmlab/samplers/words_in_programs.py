@@ -1,0 +1,105 @@
+"""Chains in words by compiled programs, in which the digits of a colour are compared in one loop.
+
+A program does not contain the couplings' values: it takes the digits of probabilities, and serves all temperatures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ebmlab.numerics.bit_planes import IN_PROGRAMS, Random, counted, random_words
+from ebmlab.samplers.multi_spin import Group, MultiSpin, Rule, for_programs, sweep
+
+Betas = Sequence[float | Tensor]
+SWEEPS = 2  # of a program: calling it takes as long as a fifth of a sweep of 400 spins, and eight compile for minutes
+THRESHOLDS = 12  # of all groups together, at most: each is compared with all digits, and makes the program longer
+ENTRIES = 2**12  # spins of all chains, from which words are faster than states
+AT_ONCE = 2**13  # words of the chains that a program moves: their random numbers fit a cache
+DIGITS = 8  # of the numbers of flips that a program counts
+FULL = SWEEPS * ((2**DIGITS - 1) // SWEEPS)  # sweeps after which they are read, before they overflow
+
+
+def worth_compiling(coded: MultiSpin, num_chains: int) -> bool:
+    """Whether a program moves so many chains faster in words than as states, on a CPU."""
+    thresholds = sum(group.total // 2 + 1 for group in coded.groups)
+    return thresholds <= THRESHOLDS and (len(coded.place) - 1) * num_chains >= ENTRIES
+
+
+@torch.no_grad()
+def swept_by_programs(
+    program: Callable[..., tuple[Tensor, Tensor | None]],
+    coded: MultiSpin,
+    rule: Rule,
+    x: Tensor,
+    num_steps: int,
+    *,
+    report: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """The last states of chains in words, `(B, d)` in int8, and how many spins have flipped, `(B,)`, if asked for.
+
+    Args:
+        program: `sweeps`, compiled.
+        coded: the energy.
+        rule: what moves spins.
+        x: where the chains begin, `(B, d)`.
+        num_steps: how many sweeps they take.
+        report: whether to count flips.
+    """
+    words, random = coded.packed(x), random_words(x.device)
+    betas = [for_programs(rule, group.total, coded.quantum) for group in coded.groups]
+    most = max(1, AT_ONCE // len(words))
+    blocks = -(-words.shape[1] // most)
+    width = -(-words.shape[1] // blocks)  # of all blocks, which share a program: the last one is filled up
+    words, last, hops = pad(words, (0, blocks * width - words.shape[1])), list[Tensor](), list[Tensor]()
+    for block in words.chunk(blocks, 1):
+        block = block.contiguous()
+        flips, total = (block.new_zeros(DIGITS, *block.shape) if report else None), block.new_zeros(64 * width)
+        for step in range(0, num_steps, SWEEPS):
+            if step + SWEEPS <= num_steps:
+                numbers = random(SWEEPS * IN_PROGRAMS * (len(block) - 1) * width)
+                block, flips = program(coded.groups, rule, betas, block, flips, numbers)
+                del numbers  # the next ones take their memory, which is still in the cache
+            else:
+                block, flips = _sweep(coded.groups, rule, [coded.quantum] * len(betas), block, flips, random)
+            if flips is not None and ((step + SWEEPS) % FULL == 0 or step + SWEEPS >= num_steps):
+                total, flips = total + counted([[plane] for plane in flips]), torch.zeros_like(flips)
+        last.append(block)
+        hops.append(total)
+    return coded.unpacked(torch.cat(last, 1), len(x)), torch.cat(hops)[: len(x)] if report else None
+
+
+def sweeps(
+    groups: list[Group], rule: Rule, betas: list[Tensor], words: Tensor, flips: Tensor | None, numbers: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """What a program does: `SWEEPS` sweeps, with random words `(SWEEPS * IN_PROGRAMS * d * W,)`."""
+    begin = 0
+
+    def random(*shape: int) -> Tensor:
+        nonlocal begin
+        begin += math.prod(shape)
+        return numbers[begin - math.prod(shape) : begin].view(shape)
+
+    for _ in range(SWEEPS):
+        words, flips = _sweep(groups, rule, betas, words, flips, random)
+    return words, flips
+
+
+def _sweep(
+    groups: list[Group], rule: Rule, betas: Betas, words: Tensor, flips: Tensor | None, random: Random
+) -> tuple[Tensor, Tensor | None]:
+    """The words after a sweep; its flips are added to binary digits `(DIGITS, d + 1, W)`, least significant first."""
+    new = words.clone()
+    sweep(groups, new, betas, random, rule)
+    if flips is None:
+        return new, None
+    carry = words ^ new
+    digits: list[Tensor] = []
+    for digit in flips.unbind():
+        digits.append(digit ^ carry)
+        carry = digit & carry
+    return new, torch.stack(digits)
