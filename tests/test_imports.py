@@ -33,6 +33,7 @@ LAYERS = {  # each layer with its modules, from the ground up
             "settings",
         ]
     },
+    "native": {"ebmlab.native"},
     "energies": {"ebmlab.energies"},
     "engine": {"ebmlab.engine"},
     "exchange": {"ebmlab.exchange"},
@@ -55,7 +56,8 @@ LIBRARY = {"numerics", "ground", "energies", "engine", "samplers", "learners", "
 MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "numerics": set(),
     "ground": {"numerics"},
-    "energies": {"numerics", "ground"},
+    "native": {"numerics", "ground"},
+    "energies": {"numerics", "ground", "native"},
     "engine": {"numerics", "ground", "energies"},
     "samplers": {"numerics", "ground", "energies", "engine"},
     "fused": {"numerics", "ground", "energies", "engine", "samplers"},

@@ -1,11 +1,12 @@
-"""A product of float32 matrices as samplers and learners compute it, beside plain torch: rows times the weights."""
+"""Products of float32 matrices as samplers and learners compute them, beside plain torch: rows times the weights."""
 
 from __future__ import annotations
 
 import torch
 
-from benchmarks.cases.targets import HIDDEN, VISIBLE
+from benchmarks.cases.targets import HIDDEN, VISIBLE, bits
 from benchmarks.harness import Contestant, Race, race
+from ebmlab.native import affine
 from ebmlab.numerics.products import by_onednn
 
 REPEATS = 20
@@ -29,5 +30,42 @@ def product(rows: int) -> Race:
         {
             "ebmlab": ours,
             "plain torch": lambda: Contestant(lambda: [torch.mm(x, matrix) for _ in range(REPEATS)]),
+        },
+    )
+
+
+@race("bit-products", 100, 1000)
+def bit_product(rows: int) -> Race:
+    x, matrix, bias = bits(rows), torch.randn(VISIBLE, HIDDEN), torch.randn(HIDDEN)
+    in_numpy = x.numpy(), matrix.numpy(), bias.numpy()
+
+    def ours() -> Contestant:
+        @torch.no_grad()
+        def run() -> None:
+            for _ in range(REPEATS):
+                affine(bias, x, matrix)
+
+        return Contestant(run)
+
+    def onednn() -> Contestant:
+        def run() -> None:
+            with by_onednn(rows * VISIBLE * HIDDEN):
+                for _ in range(REPEATS):
+                    torch.addmm(bias, x, matrix)
+
+        return Contestant(run)
+
+    def numpy() -> Contestant:
+        states, weights, shift = in_numpy
+        return Contestant(lambda: [states @ weights + shift for _ in range(REPEATS)])
+
+    return Race(
+        f"Hidden inputs of {rows:,} states of {VISIBLE} bits, {VISIBLE} x {HIDDEN} numbers",
+        REPEATS,
+        {
+            "ebmlab": ours,
+            "torch, oneDNN": onednn,
+            "plain torch": lambda: Contestant(lambda: [torch.addmm(bias, x, matrix) for _ in range(REPEATS)]),
+            "NumPy": numpy,
         },
     )

@@ -79,10 +79,10 @@ class Preprocessing:
         if self.num_classes:
             return self._one_hot(raw)
         if self.binarize is True and raw.dtype == torch.uint8:  # as below, in half the passes over memory
-            return (self.shaped(raw) > 0.5 * self.scale).float()
+            return self.shaped(raw).float().gt_(0.5 * self.scale)
         x = self.scaled(raw)
         if self.binarize:
-            return draw_alike(x) if self.binarize == "dynamic" else (x > 0.5).float()
+            return draw_alike(x) if self.binarize == "dynamic" else x.gt_(0.5).float()
         x = x.double() if self._far else x
         mean, std = self._moments_like(x)
         x = (x - mean) / std

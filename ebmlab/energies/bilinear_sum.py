@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies.weighted_sum import WeightedSum
+from ebmlab.native import add_product
 from ebmlab.numerics.noise import wide
 
 
@@ -64,7 +65,7 @@ class BilinearSum(WeightedSum):
         else:
             self._grads[1] += by_v
             self._grads[2] += by_h
-        self._grads[0].addmm_(v.T, h, beta=0 if first else 1, alpha=factor)  # autocast does not round it in place
+        add_product(self._grads[0], v.T, h, alpha=factor, overwrite=first)  # autocast does not round it in place
 
     def number(self) -> Tensor:
         return self._number.to(self._parameters[0])

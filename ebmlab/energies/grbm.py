@@ -12,7 +12,7 @@ from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.hidden_units import RECTIFIED, Kind, units_of
 from ebmlab.energies.weighted_sum import WeightedPairs, WeightedSum
 from ebmlab.errors import UserError
-from ebmlab.numerics.affine import affine
+from ebmlab.native import affine
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count
 

@@ -8,6 +8,7 @@ from torch.nn.functional import embedding
 
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Around, Energy
+from ebmlab.native import affine
 from ebmlab.numerics.unrounded import read_out
 from ebmlab.settings import require_count, require_positive
 
@@ -58,7 +59,7 @@ class MLP(Energy):
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and the first layer's pre-activations `(B, hidden_dim)`."""
-        here = torch.addmm(self.b, x, self.W)
+        here = affine(self.b, x, self.W)
         return read_out(self.rest, here), here
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
@@ -86,4 +87,4 @@ class MLP(Energy):
         index = index.expand(len(x), -1)
         neighbours = x.unsqueeze(1).repeat(1, index.shape[1], 1)
         neighbours.scatter_(2, index.unsqueeze(2), 1 - x.gather(1, index).unsqueeze(2))
-        return torch.addmm(self.b, neighbours.flatten(0, 1), self.W).view(*index.shape, self.W.shape[1])
+        return affine(self.b, neighbours.flatten(0, 1), self.W).view(*index.shape, self.W.shape[1])

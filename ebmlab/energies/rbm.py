@@ -11,7 +11,7 @@ from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around
 from ebmlab.energies.hidden_units import Kind, units_of
 from ebmlab.energies.weighted_sum import WeightedSum
-from ebmlab.numerics.affine import affine
+from ebmlab.native import affine
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count
 

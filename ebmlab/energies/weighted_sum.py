@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ebmlab.energies.accumulated import Accumulated
 from ebmlab.energies.hidden_units import HiddenUnits
+from ebmlab.native import add_product
 
 
 class WeightedSum:
@@ -112,7 +113,7 @@ class WeightedPairs(WeightedSum):
         first = self._vh is None
         self._vh = h.new_empty(self._pairs.W.shape) if self._vh is None else self._vh
         # autocast does not round in-place products
-        self._vh.addmm_(weighted_x.T, h, beta=0 if first else 1, alpha=alpha)
+        add_product(self._vh, weighted_x.T, h, alpha=alpha, overwrite=first)
         self._count += float(weight.sum()) if isinstance(weight, Tensor) else weight * len(x)
 
     def value(self) -> Tensor:

@@ -31,7 +31,7 @@ from torch import Tensor
 
 import ebmlab
 from ebmlab.errors import UserError
-from ebmlab.io.folders import cache_folder
+from ebmlab.io.folders import is_private, private_folder
 
 TRIED = torch.__version__ >= "2.14"  # whether torch can keep programs; not tried with older releases
 KEPT = 200  # files at most, of about a megabyte each
@@ -105,7 +105,7 @@ class Program:
         except Exception:  # an energy that cannot be compiled at all says so when the plain program is called
             return self._plain
         with suppress(OSError, UserError):  # a full disk, one that cannot be written, or no home
-            folder = _folder()
+            folder = private_folder("programs")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             program.save_compiled_function(str(folder / name))
             for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
@@ -117,8 +117,8 @@ class Program:
 def _loaded(name: str, function: Callable[..., Any]) -> Any:
     """The program of this name on the disk; None if there is none, or none that counts."""
     try:
-        with (_folder() / name).open("rb") as file:
-            if not all(map(_private, (_folder().lstat(), os.fstat(file.fileno())))):
+        with (private_folder("programs") / name).open("rb") as file:
+            if not all(map(is_private, (private_folder("programs").lstat(), os.fstat(file.fileno())))):
                 return None
             content = io.BytesIO(file.read())
         program: Any = torch.compiler.load_compiled_function(content, f_globals=function.__globals__)
@@ -127,14 +127,6 @@ def _loaded(name: str, function: Callable[..., Any]) -> Any:
         return None
     program.disable_guard_check()
     return program if same else None
-
-
-def _private(status: os.stat_result) -> bool:
-    return status.st_uid == os.getuid() and not status.st_mode & 0o022
-
-
-def _folder() -> Path:
-    return cache_folder() / f"programs-{os.getuid()}"
 
 
 def name_of(function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> str | None:

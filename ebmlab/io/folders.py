@@ -53,3 +53,17 @@ def cache_folder() -> Path:
         return Path(folder)
     with explained("this user has no home folder: set EBMLAB_CACHE to a folder for what is kept", RuntimeError):
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebmlab"
+
+
+def private_folder(name: str) -> Path:
+    """Where programs are kept that this user has compiled, on a system that knows users; see `is_private`.
+
+    Raises:
+        UserError: see `cache_folder`.
+    """
+    return cache_folder() / f"{name}-{os.getuid()}"
+
+
+def is_private(status: os.stat_result) -> bool:
+    """Whether nobody but the user can write a file or a folder of this status."""
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022

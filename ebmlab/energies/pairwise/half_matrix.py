@@ -8,6 +8,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ebmlab.native import add_product
+
 ROWS = 512  # of a block: as many make a product fast
 
 
@@ -55,7 +57,7 @@ class HalfMatrix:
     def add(self, left: Tensor, right: Tensor, factor: float = 1.0) -> None:
         """Adds a symmetric product `factor * left @ right.T` of matrices `(n, k)`."""
         for rows, block in self:
-            block.addmm_(left[rows], right[rows.start :].T, alpha=factor)
+            add_product(block, left[rows], right[rows.start :].T, alpha=factor)
 
     def columns(self, number: int) -> Tensor:
         """The columns `(n, r)` whose numbers are those of the rows of a block; a copy."""

@@ -18,6 +18,7 @@ from ebmlab.energies.pairwise.site_tables import SiteTable, joint_tables, site_t
 from ebmlab.energies.pairwise.statistics import PottsSum
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
+from ebmlab.native import affine
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.settings import require_count
 
@@ -126,7 +127,7 @@ class Potts(Energy):
             return local if sites is None else local[:, sites]
         rows = self._matrix() if sites is None else self._matrix().view(d, q, -1)[sites].flatten(0, 1)
         field = self.field if sites is None else self.field[sites]
-        return (x.flatten(1) @ rows.T).view(len(x), -1, q) + field
+        return affine(field.flatten(), x.flatten(1), rows.T).view(len(x), -1, q)
 
     def forward(self, x: Tensor) -> Tensor:
         return self._energy(x, self.local_field(x))

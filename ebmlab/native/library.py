@@ -1,0 +1,61 @@
+"""Compiles this package's C++ for the processor at hand, keeps the library on disk, and loads it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from ebmlab.errors import UserError
+from ebmlab.io.folders import is_private, private_folder
+from ebmlab.numerics.products import processor
+
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
+SUPPORTED = sys.platform == "linux" and torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+"""Where the kernels are used. They are ahead on a Zen 4, in code for AVX-512 and in code for AVX2."""
+SECONDS = 60  # for the compiler, which takes two
+
+
+def compiled(source: Path) -> ctypes.CDLL | None:
+    """The library of a C++ file; None where it is not used, or cannot be compiled, kept or loaded.
+
+    The compiler is `$CXX`, or `c++`; an empty `CXX` means none. To load a library is to run code: it is read from a
+    folder only that nobody but the user can write.
+    """
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None or not SUPPORTED:
+        return None
+    with suppress(OSError, UserError, subprocess.SubprocessError):
+        path = private_folder("native") / f"{source.stem}-{_name(source, compiler)}.so"
+        if not path.exists():
+            _compile(source, compiler, path)
+        if is_private(path.parent.lstat()) and is_private(path.lstat()):
+            return ctypes.CDLL(str(path))
+    return None
+
+
+def _name(source: Path, compiler: str) -> str:
+    """What a library depends on: its text, the compiler, and the processor, since homes are shared by machines."""
+    status = Path(compiler).resolve().stat()
+    kind = [line for line in processor().splitlines() if line.startswith(("model name", "flags"))][:2]
+    parts = (source.read_text(), FLAGS, compiler, status.st_size, status.st_mtime_ns, kind)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _compile(source: Path, compiler: str, path: Path) -> None:
+    """Writes the library at once, so that no other process loads half of it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        new = Path(folder) / path.name
+        command = [compiler, *FLAGS, "-o", str(new), str(source)]
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS)
+        new.chmod(0o600)
+        new.replace(path)

@@ -1,0 +1,208 @@
+"""Products of bits: whole numbers exactly, others as float64 has them, and torch's own where they do not apply."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ebmlab.energies import RBM, Energy
+from ebmlab.native import add_product, affine, bit_products, library
+from ebmlab.native.bit_products import kernels
+from ebmlab.numerics.affine import affine as plain
+
+needs_kernels = pytest.mark.skipif(kernels() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
+SHAPES = [(48, 784, 500), (257, 64, 129), (300, 257, 33), (1000, 31, 95), (512, 4, 1024), (784, 100, 500)]
+
+
+@pytest.fixture(autouse=True)
+def sampling() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def bits(*shape: int) -> Tensor:
+    return torch.rand(shape).lt(0.4).float()
+
+
+def whole(*shape: int) -> Tensor:
+    return torch.randint(-9, 10, shape).float()
+
+
+@needs_kernels
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_whole_numbers_come_out_exactly(shape: tuple[int, int, int], turned: bool, threads: int) -> None:
+    torch.manual_seed(0)
+    rows, inner, columns = shape
+    x = bits(inner, rows).T if turned else bits(rows, inner)
+    matrix = whole(columns, inner).T if turned else whole(inner, columns)
+    bias, before = whole(columns), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = affine(bias, x, matrix)
+        total, only = whole(rows, columns), torch.full((rows, columns), torch.nan)
+        expected = total - 2 * (x @ matrix)
+        add_product(total, x, matrix, alpha=-2.0)
+        add_product(only, x, matrix, overwrite=True)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found, x @ matrix + bias)
+    assert torch.equal(total, expected)
+    assert torch.equal(only, x @ matrix)
+
+
+@needs_kernels
+def test_the_kernel_is_what_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain product is out of reach: these bits are multiplied without it, views of larger tensors too."""
+    monkeypatch.setattr(bit_products, "plain_affine", None)
+    x, matrix, bias = bits(100, 900)[:, 50:834], whole(784, 600)[:, 7:507], whole(500)
+    assert torch.equal(affine(bias, x, matrix), torch.addmm(bias, x, matrix))
+
+
+@needs_kernels
+def test_sums_are_as_close_to_float64_as_torchs() -> None:
+    torch.manual_seed(1)
+    x, matrix, bias = bits(200, 784), torch.randn(784, 500), torch.randn(500)
+    exact = x.double() @ matrix.double() + bias.double()
+    ours, theirs = ((product - exact).abs().max() for product in (affine(bias, x, matrix), plain(bias, x, matrix)))
+    assert ours < 3 * theirs
+
+
+@needs_kernels
+@pytest.mark.parametrize("odd", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_not_finite_stays(odd: float) -> None:
+    """A row with 0 there is no number as well, since 0 times infinity is none. Infinity may become NaN."""
+    x, matrix, bias = bits(100, 784), torch.randn(784, 500), torch.zeros(500)
+    x[:50, 100], x[50:, 100], matrix[100, 3], bias[7] = 0, 1, odd, odd
+    found, expected = affine(bias, x, matrix), plain(bias, x, matrix)
+    assert torch.equal(found.isfinite(), expected.isfinite())
+    assert found[:, 3].isnan().all()
+    x[9, 9] = torch.nan  # this is no bit
+    assert affine(bias, x, matrix)[9].isnan().all()
+
+
+@pytest.mark.parametrize("value", [0.5, 2.0, -1.0, -0.5])
+@pytest.mark.parametrize("at", [(0, 0), (99, 783)])
+def test_other_rows_are_left_to_torch(value: float, at: tuple[int, int]) -> None:
+    x, matrix, bias = bits(100, 784), torch.randn(784, 500), torch.randn(500)
+    x[at] = value
+    assert torch.equal(affine(bias, x, matrix), plain(bias, x, matrix))
+    total, turned = torch.randn(784, 500), torch.randn(100, 500)
+    expected = torch.addmm(total, x.T, turned)
+    add_product(total, x.T, turned)
+    assert torch.equal(total, expected)
+
+
+def test_what_torch_has_to_see_is_left_to_torch() -> None:
+    x, W, bias = bits(100, 784), nn.Parameter(torch.randn(784, 500)), torch.randn(500)
+    with torch.enable_grad():
+        affine(bias, x, W).sum().backward()
+    assert W.grad is not None
+    torch.testing.assert_close(W.grad, x.sum(0).unsqueeze(1).expand(-1, 500))
+    two = torch.stack([x, 1 - x])
+    torch.testing.assert_close(torch.vmap(lambda one: affine(bias, one, W))(two), two @ W + bias)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert affine(bias, x, W).dtype == torch.bfloat16
+    assert affine(bias.double(), x.double(), W.double()).dtype == torch.float64
+    assert affine(bias.to("meta"), x.to("meta"), W.to("meta")).is_meta
+
+
+@needs_kernels
+def test_programs_call_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bits are multiplied without the plain product, and other numbers by it."""
+    program = torch.compile(lambda bias, x, matrix: affine(bias, x, matrix.T).relu(), fullgraph=True, dynamic=False)
+    x, matrix, bias = bits(100, 784), whole(500, 784), whole(500)
+    other, expected = torch.rand(100, 784), (x @ matrix.T + bias).relu()
+    torch.testing.assert_close(program(bias, other, matrix), (other @ matrix.T + bias).relu())
+    monkeypatch.setattr(bit_products, "plain_affine", None)
+    assert torch.equal(program(bias, x, matrix), expected)
+
+
+@needs_kernels
+def test_an_rbm_and_its_gradient_use_it() -> None:
+    torch.manual_seed(2)
+    rbm, v = RBM(784, 500), bits(100, 784)
+    nn.init.normal_(rbm.W)
+    double = RBM(784, 500).double()
+    double.load_state_dict(rbm.state_dict())
+    h = bits(100, 500)
+    for ours, exact in [
+        (rbm.hidden_given_visible(v), double.hidden_given_visible(v.double())),
+        (rbm.visible_given_hidden(h), double.visible_given_hidden(h.double())),
+    ]:
+        torch.testing.assert_close(ours.double(), exact, rtol=0, atol=1e-4)
+    torch.testing.assert_close(gradient(rbm, v).double(), gradient(double, v.double()), rtol=0, atol=1e-5)
+
+
+def gradient(rbm: Energy, v: Tensor) -> Tensor:
+    contrast = rbm.weighted_sum()
+    contrast.add(v, weight=1 / len(v))
+    contrast.add(1 - v, weight=-1 / len(v))
+    with torch.enable_grad():
+        contrast.value().backward()
+    return torch.cat([p.grad.flatten() for p in rbm.parameters() if p.grad is not None])
+
+
+def ended(folder: Path, **environment: str) -> str:
+    """What a process says that asks for the kernels: whether there are any, or the compiler's absence."""
+    code = "from ebmlab.native.bit_products import kernels; print(kernels() is not None)"
+    environ = os.environ | {"EBMLAB_CACHE": str(folder)} | environment
+    return subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True).stdout
+
+
+@needs_kernels
+def test_a_library_is_compiled_once_and_read_by_its_owner_alone(tmp_path: Path) -> None:
+    assert ended(tmp_path) == "True\n"
+    (kept,) = tmp_path.rglob("*.so")
+    written = kept.stat().st_mtime_ns
+    assert [*kept.parent.iterdir()] == [kept]
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    assert ended(tmp_path) == "True\n"
+    assert kept.stat().st_mtime_ns == written
+    kept.chmod(0o666)
+    assert ended(tmp_path) == "False\n"
+    kept.chmod(0o600)
+    kept.parent.chmod(0o777)
+    assert ended(tmp_path) == "False\n"
+
+
+@needs_kernels
+def test_a_damaged_library_is_not_used(tmp_path: Path) -> None:
+    ended(tmp_path)
+    (kept,) = tmp_path.rglob("*.so")
+    kept.write_bytes(b"no library")
+    assert ended(tmp_path) == "False\n"
+
+
+def test_no_compiler_is_no_fault(tmp_path: Path) -> None:
+    for compiler in ("", "no-such-compiler", shutil.which("false") or ""):
+        assert ended(tmp_path, CXX=compiler) == "False\n"
+    assert not [*tmp_path.rglob("*.so")]
+
+
+def test_a_library_that_counts_wrongly_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A mutant: the fourth row of a group is left out."""
+    source = Path(bit_products.__file__).with_suffix(".cpp")
+    wrong = tmp_path / "bit_products.cpp"
+    text = source.read_text()
+    assert "for (int64_t i = 0; i < GROUP; ++i)\n        for (int64_t s" in text
+    wrong.write_text(
+        text.replace("i < GROUP; ++i)\n        for (int64_t s", "i < GROUP - 1; ++i)\n        for (int64_t s")
+    )
+    made = library.compiled(wrong)
+    monkeypatch.setattr(bit_products, "compiled", lambda _: made)
+    kernels.cache_clear()
+    try:
+        assert kernels() is None
+    finally:
+        kernels.cache_clear()
