@@ -22,6 +22,7 @@ from ebmlab.energies import Energy
 from ebmlab.engine.kept_programs import Program
 from ebmlab.engine.protocol import Kernel
 from ebmlab.errors import UserError
+from ebmlab.numerics.affine import by_compiler
 from ebmlab.numerics.noise import wide
 
 UNROLLED = 8  # steps of one compiled program, about: calling it takes as long as a few operations
@@ -29,6 +30,7 @@ PROGRAMS = 256  # kept, one for each kernel, energy and shape of x; by default t
 IN_CPP = torch.__version__ >= "2.14"  # whether loops are programs in C++ alone; not tried with older releases
 FEW_NUMBERS = 2**12  # fewer uniform numbers a program on a CPU draws faster itself than by torch's generator
 FEW_NORMAL = 2**7  # the same of normal ones, which energies of real numbers take
+ONCE, SOMETIMES = 1, 4  # `reads` of `_compiled`: a product that a program writes would compute its row for each column
 COMPILERS = ("g++", "clang++", "c++", "cl")
 DAMAGED = ("file too short", "invalid ELF header")  # what the loader says of half a program in torch's cache
 
@@ -73,7 +75,8 @@ def compiling(
         # one program: not split for DDP, and without the checks of anomaly detection, which read values
         whole = torch._dynamo.config.patch(cache_size_limit=PROGRAMS, optimize_ddp=False)
         with whole, torch.autograd.set_detect_anomaly(False), _without_advice():
-            yield _compiled(function, on_cpu and x.numel() >= few, on_cpu and loops and IN_CPP).for_one_run()
+            by_torch, in_cpp = on_cpu and x.numel() >= few, on_cpu and loops and IN_CPP
+            yield _compiled(function, by_torch, in_cpp, ONCE if by_compiler(x) else SOMETIMES).for_one_run()
     except torch._dynamo.exc.TorchDynamoException as error:
         lines = [line for line in str(error).splitlines() if line.strip() and not line.endswith("raised:")]
         reason = lines[0] if lines else type(error).__name__
@@ -207,6 +210,10 @@ def _is_error(record: logging.LogRecord) -> bool:
 
 
 @functools.cache
-def _compiled(function: Callable[..., Any], torch_random: bool, in_cpp: bool) -> Program:
-    """The program, which draws random numbers by torch's generator or itself. The compiler is imported only here."""
-    return Program(function, {"fallback_random": torch_random, "cpp_wrapper": in_cpp})
+def _compiled(function: Callable[..., Any], torch_random: bool, in_cpp: bool, reads: int) -> Program:
+    """The program, which draws random numbers by torch's generator or itself. The compiler is imported only here.
+
+    What reads more than so many tensors and is used more than once is computed once, and not for each of its uses.
+    """
+    options = {"fallback_random": torch_random, "cpp_wrapper": in_cpp, "realize_reads_threshold": reads}
+    return Program(function, options)

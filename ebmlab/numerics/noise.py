@@ -7,6 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ebmlab.numerics.splitmix import in_vectors, splitmix
+
 _LARGE = 2**14  # entries from which numpy's generator is faster, its seeding included
 _LOWEST = torch.tensor(-(2.0**31))
 
@@ -108,7 +110,7 @@ def normal(like: Tensor) -> Tensor:
 
 def uniform(like: Tensor) -> Tensor:
     """Uniform numbers in the shape of `like`, from the global generator; float32 where `like` has half precision."""
-    return torch.rand_like(wide(like))
+    return splitmix(wide(like)) if in_vectors(like) else torch.rand_like(wide(like))
 
 
 def uniform_numbers(
