@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import torch
@@ -16,16 +15,14 @@ from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers.by_chain import Moved, Sure
+from ebmlab.samplers.columns import Columns
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.numbers import Number, plus, root
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import Constant, Schedule
 from ebmlab.samplers.state import BipartiteState, Info
-from ebmlab.samplers.tally import steps_together
 from ebmlab.settings import require_positive
-
-FEW = 16  # coordinates of a chain up to which `_run` keeps each coordinate of all chains in one row of memory
 
 
 @dataclass(kw_only=True)
@@ -154,43 +151,19 @@ class Langevin(Sampler):
 
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
-        """Without Metropolis, a CPU moves x of few coordinates in place, by the gradient alone, and adds up hops.
-
-        A row of memory holds one coordinate of all chains, so that sums over the few coordinates run along memory. The
-        energy sees an x that is not contiguous, and the noise is drawn in the order of these rows.
-
-        Returns:
-            The last states; None where it does not apply.
-        """
-        plain = not self._watched and not self._by_steps and self.adjust_from is None and x.device.type == "cpu"
-        if not plain or isinstance(energy, Bipartite) or x.dim() != 2 or x.shape[1] > FEW:
+        """Without Metropolis, `Columns` of few coordinates are moved by the gradient alone."""
+        if self._watched or self._by_steps or self.adjust_from is not None or not Columns.suit(energy, x):
             return None
-        columns = x.T.clone(memory_format=torch.contiguous_format)
-        step_size = float(self.step_size * energy.step_unit())
-        moves = x.new_empty(1 if hops is None else steps_together(x.numel()), *columns.shape)
-        rows = moves.unbind()
+        walk, step_size = Columns(x, hops), float(self.step_size * energy.step_unit())
         for step in range(num_steps):
             alpha = step_size * self.schedule.factor(step, num_steps)
-            move = rows[step % len(rows)]
-            move.normal_(std=math.sqrt(alpha * (2 * self.temperature)))
-            move.add_(energy.gradient(columns.T).T, alpha=-alpha)
-            columns.add_(move)
-            if hops is not None and (step + 1) % len(rows) == 0:
-                hops += _distances(moves)
-        if hops is not None and (rest := num_steps % len(rows)):
-            hops += _distances(moves[:rest])
-        return columns.T.contiguous()
+            move = walk.next_move().normal_(std=math.sqrt(alpha * (2 * self.temperature)))
+            move.add_(walk.gradient(energy), alpha=-alpha)
+            walk.move()
+        return walk.last()
 
     def _adjusts(self, step: int) -> bool:
         return self.adjust_from is not None and step >= self.adjust_from
-
-
-def _distances(moves: Tensor) -> Tensor:
-    """Adds up the lengths of moves `(steps, d, B)` over the steps, `(B,)`, and overwrites them."""
-    squares = moves.square_()
-    few = squares.shape[1] <= 4  # rows of long memory are added faster one by one
-    lengths = (reduce(Tensor.add_, squares.unbind(1)) if few else squares.sum(1)).sqrt_()
-    return lengths[0] if len(lengths) == 1 else lengths.sum(0)
 
 
 class _Alike(Langevin):

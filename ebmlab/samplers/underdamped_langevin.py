@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.numerics.noise import normal
 from ebmlab.samplers.by_chain import Moved, Sure
+from ebmlab.samplers.columns import Columns
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic_rise, length_unit
 from ebmlab.samplers.metropolis import metropolis
@@ -157,5 +159,27 @@ class UnderdampedLangevin(Sampler):
         check_scale("UnderdampedLangevin", self.scale, energy.domain)
 
     def kernel_on(self, energy: Energy) -> Kernel:
-        epsilon, kept = self.step_size * length_unit(energy), (-self.friction * self.step_size).exp()
-        return Kernel(start, step, torch.stack([epsilon, kept]).view(1, 2), (Options(self.adjusted, self.scale),))
+        return Kernel(start, step, self._settings(energy).view(1, 2), (Options(self.adjusted, self.scale),))
+
+    def _settings(self, energy: Energy) -> Tensor:
+        return torch.stack([self.step_size * length_unit(energy), (-self.friction * self.step_size).exp()])
+
+    @torch.no_grad()
+    def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
+        """BAOAB of `Columns` of few coordinates; the kicks at the end of a step and the beginning of the next are one.
+
+        Metropolis and a metric take the steps as they are.
+        """
+        own = self._watched or self._by_steps
+        if own or self.adjusted or self.scale is not None or not Columns.suit(energy, x):
+            return None
+        walk, (epsilon, kept) = Columns(x, hops), self._settings(energy).tolist()
+        noise, std = torch.empty_like(walk.x), math.sqrt(1 - kept**2)
+        velocity = torch.randn_like(walk.x)
+        for k in range(num_steps):
+            velocity.add_(walk.gradient(energy), alpha=-epsilon if k else -epsilon / 2)  # BB, or B
+            move = torch.mul(velocity, epsilon / 2, out=walk.next_move())  # A
+            torch.add(noise.normal_(std=std), velocity, alpha=kept, out=velocity)  # O
+            move.add_(velocity, alpha=epsilon / 2)  # A
+            walk.move()
+        return walk.last()

@@ -169,7 +169,7 @@ def test_unadjusted_chains_written_out_follow_the_equation() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("columns.T).T, alpha=-alpha", "columns.T).T, alpha=alpha"),
+        ("gradient(energy), alpha=-alpha", "gradient(energy), alpha=alpha"),
         ("math.sqrt(alpha * (2 * self.temperature))", "math.sqrt(alpha * 2)"),
         ("factor(step, num_steps)", "factor(0, num_steps)"),
         ("for step in range(num_steps):", "for step in range(num_steps - 1):"),

@@ -54,6 +54,7 @@ CASES = [
     (ChromaticGibbs(), Ising.lattice(20, 0.3)),
     (Langevin(0.1), make_grbm(2).float()),
     (Langevin(0.1), Banana(2)),
+    (UnderdampedLangevin(0.3), Banana(2)),
     (Langevin(0.1, adjust_from=2), make_grbm(2).float()),
 ]
 
@@ -81,6 +82,7 @@ IN_PLACE = [
     (ChromaticMetropolis(), Ising.lattice(4, 0.3)),
     (GibbsSweep(), Potts(5, 3)),
     (ULA(0.1), Banana(2)),
+    (UnderdampedLangevin(0.3), Banana(2)),
 ]
 
 
@@ -101,9 +103,10 @@ def test_a_kernel_of_ones_own_makes_the_steps(kernel: Sampler, energy: Energy, m
     [
         (Langevin(0.1), Banana(2)),
         (Langevin(0.1, schedule=Cosine()), Banana(2)),
+        (UnderdampedLangevin(0.3), Banana(2)),
         (ChromaticGibbs(), Ising.lattice(4, 0.3)),
     ],
-    ids=["Langevin", "Cosine", "ChromaticGibbs"],
+    ids=["Langevin", "Cosine", "UnderdampedLangevin", "ChromaticGibbs"],
 )
 @pytest.mark.parametrize("num_steps", [0, 1, 5])
 def test_what_moves_in_place_reports_each_step(kernel: Sampler, energy: Energy, num_steps: int) -> None:

@@ -146,6 +146,45 @@ def test_mutants_of_baoab_are_caught(name: str) -> None:
     assert max((x - expected).abs().max(), (velocity - v).abs().max()) > 1e-3
 
 
+def in_place(sampler: UnderdampedLangevin) -> tuple[torch.Tensor, torch.Tensor]:
+    """x after three steps in place, and by the maps of BAOAB from the same numbers."""
+    target, epsilon, kept = Banana(2), float(torch.tensor(0.3)), float(torch.tensor(-0.3 * 0.7).exp())
+    x = torch.randn(7, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(1)
+    last = sampler.last_states(target, x, 3)
+    torch.manual_seed(1)
+    v = torch.randn(2, 7, dtype=torch.float64).T
+    for _ in range(3):
+        v = v - epsilon / 2 * target.value_and_grad(x)[1]
+        x = x + epsilon / 2 * v
+        v = kept * v + (1 - kept**2) ** 0.5 * torch.empty(2, 7, dtype=torch.float64).normal_().T
+        x = x + epsilon / 2 * v
+        v = v - epsilon / 2 * target.value_and_grad(x)[1]
+    return last, x
+
+
+def test_steps_in_place_are_baoab() -> None:
+    last, expected = in_place(UnderdampedLangevin(0.3, 0.7))
+    torch.testing.assert_close(last, expected, rtol=1e-6, atol=1e-6)
+    assert last.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("alpha=-epsilon if k else -epsilon / 2", "alpha=-epsilon"),
+        ("alpha=-epsilon if k else -epsilon / 2", "alpha=-epsilon / 2"),
+        ("move.add_(velocity, alpha=epsilon / 2)", "move.add_(velocity, alpha=epsilon)"),
+        ("velocity, alpha=kept, out", "velocity, alpha=1, out"),
+        ("noise.normal_(std=std)", "noise.normal_()"),
+        ("for k in range(num_steps):", "for k in range(num_steps - 1):"),
+    ],
+)
+def test_mutants_of_the_steps_in_place_are_caught(old: str, new: str) -> None:
+    last, expected = in_place(mutant(UnderdampedLangevin, old, new)(0.3, 0.7))
+    assert (last - expected).abs().max() > 1e-3
+
+
 def test_positions_in_a_harmonic_well_are_exact_at_any_step() -> None:
     """What singles BAOAB out among the splittings (Leimkuhler & Matthews 2013, Sec. 4)."""
     torch.manual_seed(0)
