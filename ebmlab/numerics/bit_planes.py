@@ -154,5 +154,5 @@ def counted(columns: list[Planes]) -> Tensor:
     for b, column in enumerate(columns):
         for plane in column:
             bits = np.unpackbits(plane.cpu().numpy().view(np.uint8), axis=1, bitorder="little")
-            total += bits.sum(0, dtype=np.int64) << b
+            total += bits.sum(0, dtype=np.uint16).astype(np.int64) << b  # rows are few enough
     return torch.from_numpy(total).to(columns[0][0].device)

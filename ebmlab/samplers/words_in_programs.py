@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ebmlab.numerics.bit_planes import IN_PROGRAMS, Random, counted, random_words
+from ebmlab.numerics.bit_planes import IN_PROGRAMS, Random, added, counted, random_words
 from ebmlab.samplers.multi_spin import Group, MultiSpin, Rule, for_programs, sweep
 
 Betas = Sequence[float | Tensor]
@@ -58,16 +58,18 @@ def swept_by_programs(
     words, last, hops = pad(words, (0, blocks * width - words.shape[1])), list[Tensor](), list[Tensor]()
     for block in words.chunk(blocks, 1):
         block = block.contiguous()
-        flips, total = (block.new_zeros(DIGITS, *block.shape) if report else None), block.new_zeros(64 * width)
+        flips, total = (block.new_zeros(DIGITS, block.numel()) if report else None), block.new_zeros(64 * width)
         for step in range(0, num_steps, SWEEPS):
             if step + SWEEPS <= num_steps:
                 numbers = random(SWEEPS * IN_PROGRAMS * (len(block) - 1) * width)
                 block, flips = program(coded.groups, rule, betas, block, flips, numbers)
                 del numbers  # the next ones take their memory, which is still in the cache
             else:
-                block, flips = _sweep(coded.groups, rule, [coded.quantum] * len(betas), block, flips, random)
+                block, flips = _swept(
+                    coded.groups, rule, [coded.quantum] * len(betas), block, flips, random, num_steps - step
+                )
             if flips is not None and ((step + SWEEPS) % FULL == 0 or step + SWEEPS >= num_steps):
-                total, flips = total + counted([[plane] for plane in flips]), torch.zeros_like(flips)
+                total, flips = total + counted([[plane.view_as(block)] for plane in flips]), torch.zeros_like(flips)
         last.append(block)
         hops.append(total)
     return coded.unpacked(torch.cat(last, 1), len(x)), torch.cat(hops)[: len(x)] if report else None
@@ -84,22 +86,25 @@ def sweeps(
         begin += math.prod(shape)
         return numbers[begin - math.prod(shape) : begin].view(shape)
 
-    for _ in range(SWEEPS):
-        words, flips = _sweep(groups, rule, betas, words, flips, random)
-    return words, flips
+    return _swept(groups, rule, betas, words, flips, random, SWEEPS)
 
 
-def _sweep(
-    groups: list[Group], rule: Rule, betas: Betas, words: Tensor, flips: Tensor | None, random: Random
+def _swept(
+    groups: list[Group],
+    rule: Rule,
+    betas: Betas,
+    words: Tensor,
+    flips: Tensor | None,
+    random: Random,
+    num_sweeps: int,
 ) -> tuple[Tensor, Tensor | None]:
-    """The words after a sweep; its flips are added to binary digits `(DIGITS, d + 1, W)`, least significant first."""
-    new = words.clone()
-    sweep(groups, new, betas, random, rule)
+    """The words after some sweeps, whose flips are added to binary digits `(DIGITS, (d + 1) W)`, lowest first."""
+    flipped = []
+    for _ in range(num_sweeps):
+        before, words = words, words.clone()
+        sweep(groups, words, betas, random, rule)
+        flipped.append((before ^ words).flatten())
     if flips is None:
-        return new, None
-    carry = words ^ new
-    digits: list[Tensor] = []
-    for digit in flips.unbind():
-        digits.append(digit ^ carry)
-        carry = digit & carry
-    return new, torch.stack(digits)
+        return words, None
+    lowest, *higher = flips.unbind()
+    return words, torch.stack(added([[lowest, *flipped], *([digit] for digit in higher)])[:DIGITS])
