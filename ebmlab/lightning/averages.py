@@ -87,7 +87,7 @@ def average_parameters(learner: pl.LightningModule, trainer: pl.Trainer) -> None
         elif (average := callback._average_model) is not None:
             average.use_buffers = False
             average.n_averaged = torch.zeros_like(average.n_averaged, device="cpu")  # reading it waits for no GPU
-            if isinstance(callback, EMAWeightAveraging):
+            if type(callback) is EMAWeightAveraging:  # a subclass may have another rule, such as a decay that grows
                 average.update_parameters = partial(_update, average, _decay(average))  # type: ignore[method-assign]
             for name in ("_swap_models", "_copy_average_to_current"):
                 setattr(callback, name, _with_buffers_of(callback, getattr(callback, name)))
@@ -102,14 +102,18 @@ def _decay(average: AveragedModel) -> float:
 
 @torch.no_grad()
 def _update(average: AveragedModel, decay: float, model: nn.Module) -> None:
-    """Moves the average by 1 - decay towards the weights, all of them by one kernel; the first update copies them."""
-    pairs = zip(average.module.parameters(), model.parameters(), strict=True)
-    floats = [(mine.detach(), p.detach().to(mine)) for mine, p in pairs if mine.is_floating_point()]
-    mine, weights = map(list, zip(*floats, strict=True))
-    if int(average.n_averaged) == 0:
-        torch._foreach_copy_(mine, weights)
-    else:
+    """Moves the average by 1 - decay towards the weights, all of them by one kernel; the first update copies them.
+
+    Whole numbers stay what they were at the first update.
+    """
+    begun = int(average.n_averaged) > 0
+    both = zip(average.module.parameters(), model.parameters(), strict=True)
+    moved = [(m.detach(), p.detach().to(m)) for m, p in both if not begun or m.is_floating_point() or m.is_complex()]
+    mine, weights = [m for m, _ in moved], [p for _, p in moved]
+    if begun:
         torch._foreach_lerp_(mine, weights, 1 - decay)
+    else:
+        torch._foreach_copy_(mine, weights)
     average.n_averaged += 1
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytorch_lightning as pl
 import torch
 from helpers_trainer import quiet_trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging, ModelCheckpoint
+from torch import nn
 
 from ebmlab.callbacks import (
     AnnealedSteps,
@@ -219,6 +220,44 @@ def test_buffers_are_not_averaged(tmp_path: Path) -> None:
         assert names
         steps[average] = [float(learner.sampler.step_size), *(float(file["state_dict"][name]) for name in names)]
     assert steps[True] == steps[False] and steps[True][0] != 0.02
+
+
+class Growing(EMAWeightAveraging):
+    """Its decay n / (n + 1) makes it the mean of all weights so far."""
+
+    def setup(self, *args: Any, **kwargs: Any) -> None:
+        super().setup(*args, **kwargs)
+        assert self._average_model is not None
+        self._average_model.avg_fn = lambda mine, weights, n: mine + (weights - mine) / (n + 1)
+
+
+def test_an_average_may_have_its_own_rule(tmp_path: Path) -> None:
+    seen = list[torch.Tensor]()
+
+    class Steps(pl.Callback):
+        def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+            seen.append(cast(RBM, pl_module.energy).W.detach().clone())
+
+    learner = fit(tmp_path, [Steps(), Growing()], max_epochs=1, limit_train_batches=5)
+    assert len(seen) == 5 and not torch.equal(seen[0], seen[-1])
+    torch.testing.assert_close(cast(RBM, learner.energy).W.detach(), torch.stack(seen).mean(0))
+
+
+class Odd(ContrastiveDivergence):
+    """It has a complex parameter."""
+
+    def __init__(self) -> None:
+        super().__init__(RBM(64, 8), BlockGibbs(), start=FromData())
+        self.phase = nn.Parameter(torch.zeros(2, dtype=torch.complex64), requires_grad=False)
+
+    def on_train_batch_end(self, *args: Any) -> None:
+        self.phase.data += 1j
+
+
+def test_complex_parameters_are_averaged(tmp_path: Path) -> None:
+    average = EMAWeightAveraging(decay=0.5)
+    learner = fit(tmp_path, [average], Odd(), max_epochs=1, limit_train_batches=3)
+    assert cast(Odd, learner).phase.tolist() == [1.25j, 1.25j]
 
 
 @pytest.mark.filterwarnings("ignore:You're using the WeightAveraging callback, but loading a checkpoint outside")
