@@ -49,19 +49,21 @@ def add_product(out: Tensor, x: Tensor, matrix: Tensor, *, alpha: float = 1.0, o
 
 
 def _affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
-    out = torch.empty(len(x), matrix.shape[1])
+    out = x.new_empty(x.shape[0], matrix.shape[1])
     return out if _multiplies(x, matrix, out, start=bias) else plain_affine(bias, x, matrix)
 
 
 _affine_in_programs = torch.library.custom_op("ebmlab::affine", _affine, mutates_args=())  # what the compiler calls
-_affine_in_programs.register_fake(lambda bias, x, matrix: x.new_empty(len(x), matrix.shape[1]))
+_affine_in_programs.register_fake(lambda bias, x, matrix: x.new_empty(x.shape[0], matrix.shape[1]))
 
 
 def _pays(x: Tensor, matrix: Tensor) -> bool:
     """Whether the kernels may be asked, as far as shapes and settings say."""
     if not SUPPORTED or _exporting():  # an exported graph takes any number of rows
         return False
-    if x.dim() != 2 or len(x) < ROWS or matrix.shape[1] < COLUMNS or len(x) * matrix.numel() < ENOUGH:
+    if not x.dim() == matrix.dim() == 2 or len(x) < ROWS or matrix.shape[1] < COLUMNS:
+        return False
+    if len(x) * matrix.numel() < ENOUGH:
         return False
     if x.device.type != "cpu" or x.dtype != torch.float32 or matrix.dtype != torch.float32:
         return False
@@ -71,27 +73,50 @@ def _pays(x: Tensor, matrix: Tensor) -> bool:
 def _multiplies(x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None, alpha: float = 1.0) -> bool:
     """Whether `out` now is `start + alpha * x @ matrix`; if not, it is what it was."""
     given = [x, matrix, out] if start is None else [x, matrix, out, start]
-    library = kernels()
-    if library is None or not all(type(t) in (Tensor, nn.Parameter) and t.dtype == torch.float32 for t in given):
+    if not (all(map(_is_plain, given)) and _fit(x, matrix, out, start)):
         return False
-    if 1 not in x.stride() or out.stride(1) != 1 or (start is not None and start.stride(-1) != 1):
+    library = kernels()
+    if library is None:
         return False
     try:
         at_x, at_matrix, at_out, *at_start = (t.data_ptr() for t in given)
+        if out.untyped_storage().data_ptr() == matrix.untyped_storage().data_ptr():
+            return False
     except RuntimeError:  # tensors of `torch.vmap` lie nowhere
         return False
     rows, inner = x.shape
-    words = torch.empty(-(-inner // WORD), rows, dtype=torch.int32)
+    words = torch.empty(-(-inner // WORD), rows, dtype=torch.int32, device="cpu")
     if not library.pack(at_x, *x.stride(), rows, inner, words.data_ptr()):
         return False
-    by_row = start.stride(0) if start is not None and start.dim() == 2 else 0
+    by_row = start.stride(0) if start is not None and start.shape == out.shape else 0
     begin = (at_start[0] if at_start else None), by_row
     shape = rows, inner, matrix.shape[1]
     threads = torch.get_num_threads()
     library.multiply(
         words.data_ptr(), *shape, at_matrix, *matrix.stride(), alpha, *begin, at_out, out.stride(0), threads
     )
+    if not out.is_inference():
+        torch.autograd.graph.increment_version(out)  # autograd asks for it before it uses what it has saved
     return True
+
+
+def _is_plain(t: Tensor) -> bool:
+    """Whether the numbers of a tensor are those that lie in its memory, and all there is to it."""
+    if type(t) not in (Tensor, nn.Parameter) or t.dtype != torch.float32 or t.device.type != "cpu":
+        return False
+    if t.layout != torch.strided or t.is_neg():
+        return False
+    return torch.autograd.forward_ad.unpack_dual(t).tangent is None  # type: ignore[no-untyped-call]
+
+
+def _fit(x: Tensor, matrix: Tensor, out: Tensor, start: Tensor | None) -> bool:
+    """Whether the kernels can read and write them; torch multiplies others, or says why they cannot be multiplied."""
+    (rows, inner), columns = x.shape, matrix.shape[1]
+    if len(matrix) != inner or out.shape != (rows, columns) or 1 not in x.stride():
+        return False
+    if out.stride(1) != 1 or out.stride(0) < columns or (out.is_inference() and not torch.is_inference_mode_enabled()):
+        return False
+    return start is None or (start.shape in ((columns,), (1, columns), (rows, columns)) and start.stride(-1) == 1)
 
 
 @functools.cache
@@ -109,9 +134,10 @@ def kernels() -> ctypes.CDLL | None:
 def _counts(library: ctypes.CDLL) -> bool:
     """Whether products of whole numbers, which float32 adds without rounding, are what they must be."""
     rows, inner, columns = 5, 71, 37
-    x = torch.arange(rows * inner).view(rows, inner).remainder(7).lt(3).float()
-    matrix = torch.arange(inner * columns).view(inner, columns).remainder(11).float()
-    words, out = torch.empty(3, rows, dtype=torch.int32), torch.empty(rows, columns)
+    cpu = torch.device("cpu")
+    x = torch.arange(rows * inner, device=cpu).view(rows, inner).remainder(7).lt(3).float()
+    matrix = torch.arange(inner * columns, device=cpu).view(inner, columns).remainder(11).float()
+    words, out = torch.empty(3, rows, dtype=torch.int32, device=cpu), torch.empty_like(matrix[:rows])
     if not library.pack(x.data_ptr(), *x.stride(), rows, inner, words.data_ptr()):
         return False
     library.multiply(

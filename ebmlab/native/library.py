@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,13 +28,13 @@ SECONDS = 60  # for the compiler, which takes two
 def compiled(source: Path) -> ctypes.CDLL | None:
     """The library of a C++ file; None where it is not used, or cannot be compiled, kept or loaded.
 
-    The compiler is `$CXX`, or `c++`; an empty `CXX` means none. To load a library is to run code: it is read from a
-    folder only that nobody but the user can write.
+    The compiler is `$CXX`, which may have arguments, or `c++`; an empty `CXX` means none. To load a library is to run
+    code: it is read from a folder only that nobody but the user can write.
     """
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if compiler is None or not SUPPORTED:
-        return None
-    with suppress(OSError, UserError, subprocess.SubprocessError):
+    with suppress(OSError, UserError, ValueError, subprocess.SubprocessError):
+        compiler = shlex.split(os.environ.get("CXX", "c++"))
+        if not compiler or not SUPPORTED:
+            return None
         path = private_folder("native") / f"{source.stem}-{_name(source, compiler)}.so"
         if not path.exists():
             _compile(source, compiler, path)
@@ -42,20 +43,21 @@ def compiled(source: Path) -> ctypes.CDLL | None:
     return None
 
 
-def _name(source: Path, compiler: str) -> str:
+def _name(source: Path, compiler: list[str]) -> str:
     """What a library depends on: its text, the compiler, and the processor, since homes are shared by machines."""
-    status = Path(compiler).resolve().stat()
+    status = Path(shutil.which(compiler[0]) or compiler[0]).stat()
     kind = [line for line in processor().splitlines() if line.startswith(("model name", "flags"))][:2]
     parts = (source.read_text(), FLAGS, compiler, status.st_size, status.st_mtime_ns, kind)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
-def _compile(source: Path, compiler: str, path: Path) -> None:
+def _compile(source: Path, compiler: list[str], path: Path) -> None:
     """Writes the library at once, so that no other process loads half of it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         new = Path(folder) / path.name
-        command = [compiler, *FLAGS, "-o", str(new), str(source)]
-        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=SECONDS)
+        command = [*compiler, *FLAGS, "-o", str(new), str(source)]
+        quiet = subprocess.DEVNULL  # not a pipe: what the compiler has started may hold it open, past the timeout
+        subprocess.run(command, check=True, timeout=SECONDS, stdin=quiet, stdout=quiet, stderr=quiet)
         new.chmod(0o600)
         new.replace(path)

@@ -7,12 +7,15 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
+from torch.autograd import forward_ad
 
 from ebmlab.energies import RBM, Energy
 from ebmlab.native import add_product, affine, bit_products, library
@@ -118,12 +121,79 @@ def test_what_torch_has_to_see_is_left_to_torch() -> None:
 
 
 @needs_kernels
+def test_shapes_that_do_not_fit_are_torchs_errors() -> None:
+    """The kernels would read and write beyond them."""
+    x, W, bias = bits(100, 784), torch.randn(784, 500), torch.randn(500)
+    for wrong in [(bias, x[:, :700], W), (bias[:400], x, W), (bias, x, W[:, 0])]:
+        with pytest.raises(RuntimeError):
+            affine(*wrong)
+    for out in [torch.zeros(100, 400), torch.zeros(90, 500), torch.zeros(1, 500).expand(100, 500)]:
+        with pytest.raises(RuntimeError):
+            add_product(out, x, W)
+    for start in [torch.randn(100, 1), torch.randn(1, 500), torch.randn(1), torch.tensor(2.0)]:
+        torch.testing.assert_close(affine(start, x, W), plain(start, x, W), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(affine(bias, x.to_sparse(), W), plain(bias, x, W), rtol=1e-4, atol=1e-4)
+
+
+@needs_kernels
+def test_defaults_of_torch_do_not_reach_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its default device nor its default type, in the first product or later."""
+    x, W, bias = bits(100, 784), whole(784, 500), whole(500)
+    expected = plain(bias, x, W)
+    monkeypatch.setattr(bit_products, "plain_affine", None)
+    kernels.cache_clear()
+    with torch.device("meta"):
+        assert torch.equal(affine(bias, x, W), expected)
+    kernels.cache_clear()
+    torch.set_default_dtype(torch.float16)
+    try:
+        assert torch.equal(affine(bias, x, W), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")  # torch's, at the first dual tensor
+def test_tangents_and_negated_views_are_torchs() -> None:
+    x, W, bias = bits(100, 784), torch.randn(784, 500), torch.randn(500)
+    with forward_ad.dual_level():
+        product = forward_ad.unpack_dual(affine(bias, x, forward_ad.make_dual(W, torch.ones_like(W))))
+    assert product.tangent is not None
+    torch.testing.assert_close(product.tangent[:, 0], x.sum(1))
+    assert torch.equal(affine(bias, x, torch._neg_view(W)), plain(bias, x, -W))
+
+
+def test_autograd_sees_that_a_saved_tensor_has_changed() -> None:
+    saved, leaf = torch.zeros(100, 500), torch.ones(100, 500, requires_grad=True)
+    with torch.enable_grad():
+        loss = (saved * leaf).sum()
+    add_product(saved, bits(100, 784), torch.randn(784, 500))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        total = torch.zeros(100, 500)
+        add_product(total, bits(100, 784), whole(784, 500))
+    with pytest.raises(RuntimeError, match="outside InferenceMode"):
+        add_product(total, bits(100, 784), whole(784, 500))
+
+
+@needs_kernels
+def test_programs_serve_any_number_of_rows() -> None:
+    counter = CompileCounter()
+    program = torch.compile(affine, backend=counter, fullgraph=True, dynamic=True)
+    matrix, bias = whole(784, 500), whole(500)
+    for rows in (100, 120, 140):
+        x = bits(rows, 784)
+        assert torch.equal(program(bias, x, matrix), x @ matrix + bias)
+    assert counter.frame_count == 1
+
+
+@needs_kernels
 def test_programs_call_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bits are multiplied without the plain product, and other numbers by it."""
     program = torch.compile(lambda bias, x, matrix: affine(bias, x, matrix.T).relu(), fullgraph=True, dynamic=False)
     x, matrix, bias = bits(100, 784), whole(500, 784), whole(500)
     other, expected = torch.rand(100, 784), (x @ matrix.T + bias).relu()
-    torch.testing.assert_close(program(bias, other, matrix), (other @ matrix.T + bias).relu())
+    torch.testing.assert_close(program(bias, other, matrix), (other @ matrix.T + bias).relu(), rtol=0, atol=1e-3)
     monkeypatch.setattr(bit_products, "plain_affine", None)
     assert torch.equal(program(bias, x, matrix), expected)
 
@@ -188,6 +258,25 @@ def test_no_compiler_is_no_fault(tmp_path: Path) -> None:
     for compiler in ("", "no-such-compiler", shutil.which("false") or ""):
         assert ended(tmp_path, CXX=compiler) == "False\n"
     assert not [*tmp_path.rglob("*.so")]
+
+
+@needs_kernels
+def test_a_compiler_may_have_arguments(tmp_path: Path) -> None:
+    assert ended(tmp_path, CXX=f"env LC_ALL=C '{shutil.which('c++')}' -g0") == "True\n"
+    assert ended(tmp_path, CXX="'c++") == "False\n"
+
+
+def test_a_compiler_that_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """So is what it has started."""
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
+    compiler = tmp_path / "slow"
+    compiler.write_text("#!/bin/sh\nsleep 20\nexit 1\n")
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setattr(library, "SECONDS", 0.1)
+    begin = time.monotonic()
+    assert library.compiled(Path(bit_products.__file__).with_suffix(".cpp")) is None
+    assert time.monotonic() - begin < 15, "it has waited for the compiler's child"
 
 
 def test_a_library_that_counts_wrongly_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
