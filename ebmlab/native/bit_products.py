@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from ebmlab.native.library import SUPPORTED, compiled
 from ebmlab.numerics.affine import affine as plain_affine
 
-ENOUGH = 2**21  # multiplications of a product from which a call of C++ pays
-ROWS, COLUMNS = 48, 32  # of the product at least: rows share sums, and columns are added 32 at once
+ENOUGH = 3 * 2**20  # multiplications of a product from which a call of C++ pays
+ROWS, INNER, COLUMNS = 48, 16, 32  # at least: rows share sums, sums replace products, and columns are added 32 at once
 WORD = 32  # bits
 _exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6 has the latter alone
 
@@ -61,9 +61,9 @@ def _pays(x: Tensor, matrix: Tensor) -> bool:
     """Whether the kernels may be asked, as far as shapes and settings say."""
     if not SUPPORTED or _exporting():  # an exported graph takes any number of rows
         return False
-    if not x.dim() == matrix.dim() == 2 or len(x) < ROWS or matrix.shape[1] < COLUMNS:
+    if not x.dim() == matrix.dim() == 2 or len(x) * matrix.numel() < ENOUGH:
         return False
-    if len(x) * matrix.numel() < ENOUGH:
+    if len(x) < ROWS or len(matrix) < INNER or matrix.shape[1] < COLUMNS:
         return False
     if x.device.type != "cpu" or x.dtype != torch.float32 or matrix.dtype != torch.float32:
         return False
