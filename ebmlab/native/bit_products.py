@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ebmlab.native.library import SUPPORTED, compiled
 from ebmlab.numerics.affine import affine as plain_affine
@@ -73,8 +74,8 @@ def _pays(x: Tensor, matrix: Tensor) -> bool:
 def _multiplies(x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None, alpha: float = 1.0) -> bool:
     """Whether `out` now is `start + alpha * x @ matrix`; if not, it is what it was."""
     given = [x, matrix, out] if start is None else [x, matrix, out, start]
-    if not (all(map(_is_plain, given)) and _fit(x, matrix, out, start)):
-        return False
+    if is_in_torch_dispatch_mode() or not (all(map(_is_plain, given)) and _fit(x, matrix, out, start)):
+        return False  # a mode, such as one that counts multiplications, sees what torch multiplies
     library = kernels()
     if library is None:
         return False

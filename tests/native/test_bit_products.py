@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.flop_counter import FlopCounterMode
 
 from ebmlab.energies import RBM, Energy
 from ebmlab.native import add_product, affine, bit_products
@@ -162,6 +164,15 @@ def test_tangents_and_negated_views_are_torchs() -> None:
     assert product.tangent is not None
     torch.testing.assert_close(product.tangent[:, 0], x.sum(1))
     assert torch.equal(affine(bias, x, torch._neg_view(W)), plain(bias, x, -W))
+
+
+def test_modes_of_torch_see_the_product() -> None:
+    """Those that trace or count operations of tensors, which keep their class."""
+    x, W, bias, other = bits(100, 784), torch.randn(784, 500), torch.randn(500), torch.rand(100, 784)
+    with FlopCounterMode(display=False) as counter:
+        affine(bias, x, W)
+    assert counter.get_total_flops() == 2 * 100 * 784 * 500
+    torch.testing.assert_close(make_fx(affine)(bias, x, W)(bias, other, W), plain(bias, other, W))
 
 
 def test_autograd_sees_that_a_saved_tensor_has_changed() -> None:
