@@ -139,6 +139,7 @@ class DivergenceGuard(pl.Callback):
             self._rollback.setup(trainer, pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._step, self._loss, self._lost = None, None, 0  # of a run that was interrupted
         if self._rollback is not None:
             self._rollback.start(trainer, pl_module)
 

@@ -67,6 +67,27 @@ def test_a_bad_step_is_left_out_and_named(setup: Any, squares: Any, gpu: None, w
         assert torch.equal(a, b), "those before the bad step"
 
 
+class Interrupt(Callback):
+    """Ends a run after its first batch, whose loss is NaN."""
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: torch.Tensor) -> None:
+        loss.data.fill_(math.nan)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        raise OSError("the disk is full")
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_interrupted_run_is_not_judged_in_the_next_one(setup: Any, squares: Any, gpu: None, batches: int) -> None:
+    """Its last step waits for the GPU's numbers, or half of a step has been added up."""
+    guard = DivergenceGuard()
+    module, trainer = setup([Interrupt(), guard], learner=learner(), max_epochs=1, accumulate_grad_batches=batches)
+    with pytest.raises(OSError, match="full"):
+        trainer.fit(module, datamodule=squares)
+    module, trainer = setup([guard], learner=learner(), max_epochs=1)
+    trainer.fit(module, datamodule=squares)
+
+
 def test_nobody_waits_before_the_next_step_is_under_way(
     setup: Any, squares: Any, monkeypatch: pytest.MonkeyPatch, gpu: None
 ) -> None:
