@@ -161,7 +161,7 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         """Copies a batch to a GPU from page-locked memory; from any other the CPU may wait for what the GPU does."""
         if device.type == "cuda":
-            batch = apply_to_collection(batch, Tensor, Tensor.pin_memory)
+            batch = apply_to_collection(batch, Tensor, lambda t: t.pin_memory() if t.device.type == "cpu" else t)
         return super().transfer_batch_to_device(batch, device, dataloader_idx)
 
     def make_loader(self, split: str, shuffle: bool = False, drop_last: bool = False) -> TensorLoader:

@@ -165,6 +165,9 @@ def test_batches_for_a_gpu_are_page_locked(monkeypatch: pytest.MonkeyPatch) -> N
     for device in ("cpu", "cuda"):
         assert Digits().transfer_batch_to_device(batch, torch.device(device), 0) == batch
     assert locked == batch
+    there = torch.ones(2, device="meta")  # as a tensor on a GPU, it cannot be page-locked
+    assert Digits().transfer_batch_to_device(there, torch.device("cuda"), 0) is there
+    assert locked == batch
 
 
 class FakeGPU(CPUAccelerator):
