@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 
 from ebmlab.energies import RBM, Energy
@@ -83,6 +84,36 @@ def test_sums_are_as_close_to_float64_as_torchs() -> None:
     exact = x.double() @ matrix.double() + bias.double()
     ours, theirs = ((product - exact).abs().max() for product in (affine(bias, x, matrix), plain(bias, x, matrix)))
     assert ours < 3 * theirs
+
+
+@needs_kernels
+def test_the_number_of_threads_does_not_matter() -> None:
+    """Bit for bit; nor does it in a process that inherits the kernels and has one thread, as those of loaders do."""
+    x, matrix, bias, before = bits(600, 784), torch.randn(784, 500), torch.randn(500), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        alone = affine(bias, x, matrix)
+        torch.set_num_threads(3)
+        assert torch.equal(affine(bias, x, matrix), alone)
+        loader = DataLoader(Products(bias, x, matrix), batch_size=None, num_workers=1, timeout=60)
+        assert torch.equal(next(iter(loader)), alone)
+    finally:
+        torch.set_num_threads(before)
+
+
+class Products(Dataset[Tensor]):
+    """One product, made where it is asked for."""
+
+    def __init__(self, *factors: Tensor) -> None:
+        self.factors = factors
+
+    def __len__(self) -> int:
+        return 1
+
+    @torch.no_grad()
+    def __getitem__(self, index: int) -> Tensor:
+        bias, x, matrix = self.factors
+        return affine(bias, x, matrix)
 
 
 @needs_kernels
