@@ -37,7 +37,6 @@ def product(rows: int) -> Race:
 @race("bit-products", 100, 1000)
 def bit_product(rows: int) -> Race:
     x, matrix, bias = bits(rows), torch.randn(VISIBLE, HIDDEN), torch.randn(HIDDEN)
-    in_numpy = x.numpy(), matrix.numpy(), bias.numpy()
 
     def ours() -> Contestant:
         @torch.no_grad()
@@ -55,10 +54,6 @@ def bit_product(rows: int) -> Race:
 
         return Contestant(run)
 
-    def numpy() -> Contestant:
-        states, weights, shift = in_numpy
-        return Contestant(lambda: [states @ weights + shift for _ in range(REPEATS)])
-
     return Race(
         f"Hidden inputs of {rows:,} states of {VISIBLE} bits, {VISIBLE} x {HIDDEN} numbers",
         REPEATS,
@@ -66,6 +61,5 @@ def bit_product(rows: int) -> Race:
             "ebmlab": ours,
             "torch, oneDNN": onednn,
             "plain torch": lambda: Contestant(lambda: [torch.addmm(bias, x, matrix) for _ in range(REPEATS)]),
-            "NumPy": numpy,
         },
     )
