@@ -55,7 +55,8 @@ def swept_by_programs(
     most = max(1, AT_ONCE // len(words))
     blocks = -(-words.shape[1] // most)
     width = -(-words.shape[1] // blocks)  # of all blocks, which share a program: the last one is filled up
-    words, last, hops = pad(words, (0, blocks * width - words.shape[1])), list[Tensor](), list[Tensor]()
+    words = pad(words, (0, blocks * width - words.shape[1]))
+    last, hops, rest = list[Tensor](), list[Tensor](), list[Tensor]()
     for block in words.chunk(blocks, 1):
         block = block.contiguous()
         flips, total = (block.new_zeros(DIGITS, block.numel()) if report else None), block.new_zeros(64 * width)
@@ -68,11 +69,21 @@ def swept_by_programs(
                 block, flips = _swept(
                     coded.groups, rule, [coded.quantum] * len(betas), block, flips, random, num_steps - step
                 )
-            if flips is not None and ((step + SWEEPS) % FULL == 0 or step + SWEEPS >= num_steps):
-                total, flips = total + counted([[plane.view_as(block)] for plane in flips]), torch.zeros_like(flips)
+            if flips is not None and (step + SWEEPS) % FULL == 0:
+                total, flips = total + _counted(flips.view(DIGITS, *block.shape)), torch.zeros_like(flips)
         last.append(block)
         hops.append(total)
-    return coded.unpacked(torch.cat(last, 1), len(x)), torch.cat(hops)[: len(x)] if report else None
+        rest += [] if flips is None else [flips.view(DIGITS, *block.shape)]
+    states = coded.unpacked(torch.cat(last, 1), len(x))
+    if not report:
+        return states, None
+    digits = (num_steps % FULL).bit_length()  # those that are not 0 since they were read
+    total = torch.cat(hops) + (_counted(torch.cat(rest, 2)[:digits]) if digits else 0)
+    return states, total[: len(x)]
+
+
+def _counted(flips: Tensor) -> Tensor:
+    return counted([[plane] for plane in flips])
 
 
 def sweeps(
