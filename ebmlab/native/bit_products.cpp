@@ -31,7 +31,6 @@ inline void store(float* p, Vector v) { *reinterpret_cast<Vector*>(p) = v; }
 struct Matrix {
   const float* first;
   int64_t by_row, by_column;  // steps in memory
-  const float* at(int64_t row, int64_t column) const { return first + row * by_row + column * by_column; }
 };
 
 // alpha times the sums of all subsets of 4 rows, for 8 groups of rows: sums (8, 16, 32).
@@ -40,7 +39,7 @@ void sum_subsets(Matrix m, int64_t rows, int64_t columns, float alpha, float* su
   for (int64_t g = 0; GROUP * g < std::min(rows, WORD); ++g) {
     alignas(BYTES) float group[GROUP][COLUMNS] = {};
     for (int64_t i = 0; i < std::min(GROUP, rows - GROUP * g); ++i) {
-      const float* row = m.at(GROUP * g + i, 0);
+      const float* row = m.first + (GROUP * g + i) * m.by_row;
       if (m.by_column == 1 && columns == COLUMNS)
         for (int64_t j = 0; j < COLUMNS; ++j) group[i][j] = alpha * row[j];
       else
@@ -79,6 +78,16 @@ void add_all(const uint32_t* words, int64_t rows, const float* sums, int64_t gro
   for (; b < rows; ++b) add_chosen<1>(words + b, sums, groups, tile + b * COLUMNS);
 }
 
+// A word of so many numbers; `other` is no longer 0 if one of them is neither 0 nor 1.
+inline uint32_t packed(const float* x, int64_t count, uint32_t& other) {
+  uint32_t word = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    word |= (x[i] == 1.f ? 1u : 0u) << i;
+    other |= (x[i] == 0.f) | (x[i] == 1.f) ? 0u : 1u;
+  }
+  return word;
+}
+
 }  // namespace
 
 // Packs x (rows, inner) into words (inner / 32, rows). Returns 1 if all numbers are 0 or 1, else 0, and stops early.
@@ -89,19 +98,8 @@ extern "C" int pack(const float* x, int64_t by_row, int64_t by_column, int64_t r
     int64_t here = std::min(WORD, inner - k);
     if (by_column == 1)  // a row after the other: its numbers lie side by side
       for (int64_t b = 0; b < rows; ++b) {
-        const float* bit = x + b * by_row + k;
-        uint32_t bits = 0;
-        if (here == WORD)
-          for (int64_t i = 0; i < WORD; ++i) {
-            bits |= (bit[i] == 1.f ? 1u : 0u) << i;
-            other |= (bit[i] == 0.f) | (bit[i] == 1.f) ? 0u : 1u;
-          }
-        else
-          for (int64_t i = 0; i < here; ++i) {
-            bits |= (bit[i] == 1.f ? 1u : 0u) << i;
-            other |= (bit[i] == 0.f) | (bit[i] == 1.f) ? 0u : 1u;
-          }
-        word[b] = bits;
+        const float* row = x + b * by_row + k;
+        word[b] = here == WORD ? packed(row, WORD, other) : packed(row, here, other);  // the first is vectorised
       }
     else {  // a bit of all rows after the other
       std::fill(word, word + rows, 0u);

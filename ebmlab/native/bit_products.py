@@ -20,7 +20,7 @@ _exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling
 
 
 def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
-    """`x @ matrix + bias` `(B, m)` of rows x `(B, n)`, in half the time if all of them are bits.
+    """`x @ matrix + bias` `(B, m)` of rows x `(B, n)`, in less time if all of them are bits.
 
     Bits are told by their values. Other rows, types and devices, small products, and those that autograd or a compiler
     looks at are left to torch. Sums are added in another order than torch's.
@@ -80,24 +80,31 @@ def _multiplies(x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None,
     if library is None:
         return False
     try:
-        at_x, at_matrix, at_out, *at_start = (t.data_ptr() for t in given)
-        if out.untyped_storage().data_ptr() == matrix.untyped_storage().data_ptr():
-            return False
+        _, at_matrix, at_out, *_ = (t.untyped_storage().data_ptr() for t in given)
     except RuntimeError:  # tensors of `torch.vmap` lie nowhere
         return False
-    rows, inner = x.shape
-    words = torch.empty(-(-inner // WORD), rows, dtype=torch.int32, device="cpu")
-    if not library.pack(at_x, *x.stride(), rows, inner, words.data_ptr()):
+    if at_out == at_matrix:
         return False
-    by_row = start.stride(0) if start is not None and start.shape == out.shape else 0
-    begin = (at_start[0] if at_start else None), by_row
-    shape = rows, inner, matrix.shape[1]
-    threads = torch.get_num_threads()
-    library.multiply(
-        words.data_ptr(), *shape, at_matrix, *matrix.stride(), alpha, *begin, at_out, out.stride(0), threads
-    )
+    if not _called(library, x, matrix, out, start=start, alpha=alpha):
+        return False
     if not out.is_inference():
         torch.autograd.graph.increment_version(out)  # autograd asks for it before it uses what it has saved
+    return True
+
+
+def _called(
+    library: ctypes.CDLL, x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None = None, alpha: float = 1.0
+) -> bool:
+    """Whether x holds bits; `out` is written then."""
+    rows, inner = x.shape
+    words = torch.empty(-(-inner // WORD), rows, dtype=torch.int32, device="cpu")
+    if not library.pack(x.data_ptr(), *x.stride(), rows, inner, words.data_ptr()):
+        return False
+    one_row = start is None or start.shape != out.shape
+    begin = (None, 0) if start is None else (start.data_ptr(), 0 if one_row else start.stride(0))
+    shape, second = (rows, inner, matrix.shape[1]), (matrix.data_ptr(), *matrix.stride())
+    threads = torch.get_num_threads()
+    library.multiply(words.data_ptr(), *shape, *second, alpha, *begin, out.data_ptr(), out.stride(0), threads)
     return True
 
 
@@ -138,10 +145,5 @@ def _counts(library: ctypes.CDLL) -> bool:
     cpu = torch.device("cpu")
     x = torch.arange(rows * inner, device=cpu).view(rows, inner).remainder(7).lt(3).float()
     matrix = torch.arange(inner * columns, device=cpu).view(inner, columns).remainder(11).float()
-    words, out = torch.empty(3, rows, dtype=torch.int32, device=cpu), torch.empty_like(matrix[:rows])
-    if not library.pack(x.data_ptr(), *x.stride(), rows, inner, words.data_ptr()):
-        return False
-    library.multiply(
-        words.data_ptr(), rows, inner, columns, matrix.data_ptr(), columns, 1, 1.0, None, 0, out.data_ptr(), columns, 1
-    )
-    return torch.equal(out, (x.double() @ matrix.double()).float())
+    out = torch.empty_like(matrix[:rows])
+    return _called(library, x, matrix, out) and torch.equal(out, (x.double() @ matrix.double()).float())

@@ -25,7 +25,7 @@ def splitmix(like: Tensor) -> Tensor:
         >>> splitmix(torch.zeros(2, 3)).shape
         torch.Size([2, 3])
     """
-    # sums, as the compiler computes them once, but what it draws for each entry that reads it
+    # The compiler computes a sum once. A number that it draws it would draw again for each entry.
     seed, stride = torch.randint(-(2**63), 2**63 - 1, (2, 2)).sum(0).unbind()
     word = words(seed, stride | 1, like.numel()).view(like.shape)
     if like.dtype == torch.float64:

@@ -78,6 +78,16 @@ def test_products_that_torch_has_sooner_are_left_to_torch(shape: tuple[int, int,
 
 
 @needs_kernels
+def test_the_kernel_is_what_adds_products() -> None:
+    x, matrix, total = bits(100, 784), whole(784, 500), whole(100, 500)
+    expected = total - x @ matrix
+    with torch.profiler.profile() as seen:
+        add_product(total, x, matrix, alpha=-1.0)
+    assert torch.equal(total, expected)
+    assert not [event.key for event in seen.key_averages() if "mm" in event.key]
+
+
+@needs_kernels
 def test_sums_are_as_close_to_float64_as_torchs() -> None:
     torch.manual_seed(1)
     x, matrix, bias = bits(200, 784), torch.randn(784, 500), torch.randn(500)
