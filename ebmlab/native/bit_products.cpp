@@ -6,27 +6,15 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__AVX512F__)
-#define BYTES 64
-#elif defined(__AVX__)
-#define BYTES 32
-#else
-#define BYTES 16
-#endif
+#include "vectors.hpp"
 
 namespace {
 
-typedef float Vector __attribute__((vector_size(BYTES), aligned(4), may_alias));
-
-constexpr int64_t LANES = BYTES / 4;
 constexpr int64_t COLUMNS = 32;                // of the product at once, a tile
 constexpr int64_t ROWS = 256;                  // of the product at once, a block: 32 KiB with these columns
-constexpr int64_t VECTORS = COLUMNS / LANES;
+constexpr int64_t VECTORS = COLUMNS / FLOATS;
 constexpr int64_t WORD = 32;                   // bits of a row at once
 constexpr int64_t GROUP = 4, SUMS = 1 << GROUP, GROUPS = WORD / GROUP;
-
-inline Vector load(const float* p) { return *reinterpret_cast<const Vector*>(p); }
-inline void store(float* p, Vector v) { *reinterpret_cast<Vector*>(p) = v; }
 
 struct Matrix {
   const float* first;
@@ -45,8 +33,8 @@ void sum_subsets(Matrix m, int64_t rows, int64_t columns, float alpha, float* su
       else
         for (int64_t j = 0; j < columns; ++j) group[i][j] = alpha * row[j * m.by_column];
     }
-    for (int64_t j = 0; j < COLUMNS; j += LANES) {
-      Vector row[GROUP], sum[SUMS];
+    for (int64_t j = 0; j < COLUMNS; j += FLOATS) {
+      Floats row[GROUP], sum[SUMS];
       for (int64_t i = 0; i < GROUP; ++i) row[i] = load(group[i] + j);
       sum[0] = 0.f * row[0] + 0.f * row[1] + 0.f * row[2] + 0.f * row[3];
       for (int64_t i = 0; i < GROUP; ++i)
@@ -59,17 +47,17 @@ void sum_subsets(Matrix m, int64_t rows, int64_t columns, float alpha, float* su
 // Adds to N rows of the tile, for each group, the sum that the row's bits choose.
 template <int64_t N>
 inline void add_chosen(const uint32_t* words, const float* sums, int64_t groups, float* tile) {
-  Vector total[N][VECTORS];
+  Floats total[N][VECTORS];
   for (int64_t n = 0; n < N; ++n)
-    for (int64_t q = 0; q < VECTORS; ++q) total[n][q] = load(tile + n * COLUMNS + q * LANES);
+    for (int64_t q = 0; q < VECTORS; ++q) total[n][q] = load(tile + n * COLUMNS + q * FLOATS);
 #pragma GCC unroll 8
   for (int64_t g = 0; g < groups; ++g)
     for (int64_t n = 0; n < N; ++n) {
       const float* chosen = sums + (g * SUMS + (words[n] >> GROUP * g) % SUMS) * COLUMNS;
-      for (int64_t q = 0; q < VECTORS; ++q) total[n][q] += load(chosen + q * LANES);
+      for (int64_t q = 0; q < VECTORS; ++q) total[n][q] += load(chosen + q * FLOATS);
     }
   for (int64_t n = 0; n < N; ++n)
-    for (int64_t q = 0; q < VECTORS; ++q) store(tile + n * COLUMNS + q * LANES, total[n][q]);
+    for (int64_t q = 0; q < VECTORS; ++q) store(tile + n * COLUMNS + q * FLOATS, total[n][q]);
 }
 
 void add_all(const uint32_t* words, int64_t rows, const float* sums, int64_t groups, float* tile) {

@@ -19,6 +19,7 @@ from ebmlab.errors import UserError
 from ebmlab.io.folders import is_private, private_folder
 from ebmlab.numerics.products import processor
 
+FOLDER = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 SUPPORTED = sys.platform == "linux" and torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 """Where the kernels are used. They are ahead on a Zen 4, in code for AVX-512 and in code for AVX2."""
@@ -47,7 +48,8 @@ def _name(source: Path, compiler: list[str]) -> str:
     """What a library depends on: its text, the compiler, and the processor, since homes are shared by machines."""
     status = Path(shutil.which(compiler[0]) or compiler[0]).stat()
     kind = [line for line in processor().splitlines() if line.startswith(("model name", "flags"))][:2]
-    parts = (source.read_text(), FLAGS, compiler, status.st_size, status.st_mtime_ns, kind)
+    texts = [path.read_text() for path in (source, *sorted(FOLDER.glob("*.hpp")))]
+    parts = (texts, FLAGS, compiler, status.st_size, status.st_mtime_ns, kind)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
@@ -56,7 +58,7 @@ def _compile(source: Path, compiler: list[str], path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         new = Path(folder) / path.name
-        command = [*compiler, *FLAGS, "-o", str(new), str(source)]
+        command = [*compiler, *FLAGS, f"-I{FOLDER}", "-o", str(new), str(source)]
         quiet = subprocess.DEVNULL  # not a pipe: what the compiler has started may hold it open, past the timeout
         subprocess.run(command, check=True, timeout=SECONDS, stdin=quiet, stdout=quiet, stderr=quiet)
         new.chmod(0o600)
