@@ -13,9 +13,11 @@ from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
+from ebmlab.native.colour_sweeps import HEAT_BATH
 from ebmlab.numerics.bit_planes import Planes, count, counted, random_words
 from ebmlab.numerics.noise import categorical, coins
 from ebmlab.samplers.by_chain import Moved
+from ebmlab.samplers.ising_sweeps import swept as swept_by_kernel
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, multi_spin
 from ebmlab.samplers.numbers import Number
@@ -135,6 +137,11 @@ class ChromaticGibbs(Sampler):
         """Moves all sites in place, one colour after the other; as the function of this name."""
         return sweep(energy, table, x)
 
+    @property
+    def _ties(self) -> float | None:
+        """What makes the kernel of `ising_sweeps` do as `_sweep`; None if a subclass has a sweep of its own."""
+        return HEAT_BATH if type(self)._sweep is ChromaticGibbs._sweep else None
+
     @torch.no_grad()
     def annealed(self, energy: Energy, x: Tensor, *, betas: Sequence[float]) -> Tensor:
         """The chains after a sweep at each inverse temperature, in place over one table.
@@ -148,10 +155,12 @@ class ChromaticGibbs(Sampler):
             UserError: a conditional law is NaN.
         """
         table, y = _sites_first(energy, x)
-        at, total = tempered(energy, 1.0), x.new_zeros(len(x))
-        for beta in betas:
-            at.beta.fill_(beta)
-            total += self._sweep(at, table, y)
+        total = self._by_kernel(energy, table, betas)
+        if total is None:
+            at, total = tempered(energy, 1.0), x.new_zeros(len(x))
+            for beta in betas:
+                at.beta.fill_(beta)
+                total += self._sweep(at, table, y)
         if bool(total.isnan().any()):
             raise UserError(f"{type(energy).__name__}: the law of a site given the others is NaN")
         return y
@@ -213,6 +222,12 @@ class ChromaticGibbs(Sampler):
         """What chains report that move so far in a sweep, `(B,)`."""
         return Info(torch.ones_like(hops), hops)
 
+    def _by_kernel(
+        self, energy: Energy, table: Tensor, betas: Sequence[float], hops: Tensor | None = None
+    ) -> Tensor | None:
+        ties = self._ties
+        return None if ties is None else swept_by_kernel(energy, table, betas=betas, ties=ties, hops=hops)
+
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
         """Sweeps over one table in place, where `step` copies it, and adds up hops.
@@ -223,6 +238,8 @@ class ChromaticGibbs(Sampler):
         if self._watched or self._by_steps:
             return None
         table, y = _sites_first(energy, x)
+        if (found := self._by_kernel(energy, table, [1.0] * num_steps, hops)) is not None:
+            return None if found.isnan().any() else y
         total, before = x.new_zeros(len(x)), torch.empty_like(table)
         for _ in range(num_steps):
             if hops is not None:

@@ -71,6 +71,10 @@ class ChromaticMetropolis(ChromaticGibbs):
     def _sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
         return sweep(energy, table, x)
 
+    @property
+    def _ties(self) -> float | None:
+        return TIES if type(self)._sweep is ChromaticMetropolis._sweep else None
+
     def kernel_on(self, energy: Energy) -> Kernel:
         return Kernel(start, step)
 
