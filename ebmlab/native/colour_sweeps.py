@@ -20,6 +20,7 @@ SITES = 2**24  # at most: so many changes of a chain are counted exactly in floa
 SITE = 16  # couplings that take as long as what else a site takes
 BURST = 2**31  # couplings of chains in a call, which takes 0.1 s; Python hears signals in between
 BLOCK = 32  # chains that the kernel moves together, at most
+LARGE, FEW = 2**19, 8  # sites from which so few chains are torch's: vectors that are mostly empty do not fit the cache
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def sweep(
 
 def _may_be_called(table: Tensor, rows: Rows) -> bool:
     if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or len(table) > SITES:
+        return False
+    if len(table) > LARGE and table.shape[1] < FEW:
         return False
     return table.is_contiguous() and all(map(is_plain, (table, rows.weights, rows.fields)))
 

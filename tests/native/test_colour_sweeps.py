@@ -281,6 +281,13 @@ def test_what_the_kernel_cannot_read_is_left_alone() -> None:
     assert bool((table == 1).all())
 
 
+def test_a_few_chains_of_many_sites_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rows_of(dense(4), torch.zeros(4))
+    monkeypatch.setattr(module, "LARGE", 3)
+    assert sweep(torch.ones(4, 7), rows, betas=[1.0]) is None
+    assert sweep(torch.ones(4, 8), rows, betas=[1.0]) is not None
+
+
 def exponential(folder: Path) -> Callable[[Tensor], Tensor]:
     """The kernel's own exp."""
     source = folder / "exponentials.cpp"
