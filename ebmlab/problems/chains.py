@@ -15,7 +15,8 @@ from ebmlab.energies.paths.tempering import TemperedEnergy, Tempering, tempered
 from ebmlab.errors import UserError, explained
 from ebmlab.numerics.bit_planes import random_words
 from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler, Tempered
-from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, multi_spin
+from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
+from ebmlab.samplers.spin_rules import Rule, heat_bath, metropolis
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
 STRANGE = "the states of the saved search are none of this energy's"
@@ -82,6 +83,29 @@ def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:
     if not coded.pays(rule, num_chains):
         return States(energy, sampler, num_chains)
     return Words(coded, rule, energy.dtype, num_chains)
+
+
+def as_kept_here(energy: Energy, states: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A search's states in the form of those that this machine keeps: one with a compiler may put chains in words.
+
+    Args:
+        energy: of the search.
+        states: spins `(B, d)` in int8, words `(d + 1, W)`, or whatever a file holds.
+        like: the states of the chains here.
+    """
+    coded, found = multi_spin(energy), dict(states)
+    for name in ("now", "best") if coded is not None else ():
+        kept, here = found[name], like[name]
+        if kept.dtype == torch.int8 and here.dtype == torch.int64 and bool((kept.abs() == 1).all()):
+            energy.domain.require_shape(kept)
+            found[name] = coded.packed(kept)
+        elif (
+            kept.dtype == torch.int64
+            and here.dtype == torch.int8
+            and kept.shape == (here.shape[1] + 1, -(-len(here) // 64))
+        ):
+            found[name] = coded.unpacked(kept, len(here))
+    return found
 
 
 class States:
@@ -248,9 +272,8 @@ class Words:
         self.now = self._energies(self.words)
 
     def anneal(self, betas: Sequence[float]) -> None:
-        random, words = random_words(self.words.device), self.words.clone()
-        for beta in betas:
-            self.coded.sweep(words, beta, random, self.rule)
+        words = self.words.clone()
+        self.coded.sweeps(words, betas, self.rule)
         self.words = words  # the earlier ones stay as they were, should a signal come before this line
         self.now = energies = self._energies(words)
         better = energies < self.energy

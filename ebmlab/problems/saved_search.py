@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -56,11 +56,18 @@ class SavedSearch:
         path: the file.
         settings: what must not change on the way, by name. Checksums are texts of 64 digits.
         like: the states of the chains of this search, for their shapes and types.
+        fitted: puts states of a file, and `like`, in the form of the latter.
     """
 
-    def __init__(self, path: Path, settings: dict[str, str | int], like: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        settings: dict[str, str | int],
+        like: Mapping[str, Tensor],
+        fitted: Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Mapping[str, Tensor]],
+    ) -> None:
         self.moment: Moment | None = None
-        self._path, self._settings, self._like = path, settings, like
+        self._path, self._settings, self._like, self._fitted = path, settings, like, fitted
         self._saved_at, self._took = time.monotonic(), 0.0
 
     def load(self) -> Moment | None:
@@ -106,7 +113,7 @@ class SavedSearch:
 
     def _moment(self, kept: Mapping[str, Any]) -> Moment:
         carried = {name: like for name, like in self._like.items() if name not in ("now", "best")}
-        chains = carried | kept["chains"]  # files of before have the states alone
+        chains = self._fitted(carried | kept["chains"], self._like)  # files of before have the states alone
         for name, like in self._like.items():
             if (chains[name].shape, chains[name].dtype) != (like.shape, like.dtype):
                 raise ValueError(f"{name} is {chains[name].dtype} {tuple(chains[name].shape)}")
