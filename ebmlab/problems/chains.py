@@ -94,16 +94,15 @@ def as_kept_here(energy: Energy, states: Mapping[str, Tensor], like: Mapping[str
         like: the states of the chains here.
     """
     coded, found = multi_spin(energy), dict(states)
-    for name in ("now", "best") if coded is not None else ():
+    if coded is None:
+        return found
+    for name in ("now", "best"):
         kept, here = found[name], like[name]
-        if kept.dtype == torch.int8 and here.dtype == torch.int64 and bool((kept.abs() == 1).all()):
+        spins, words = (torch.int8, torch.int64), (torch.int64, torch.int8)
+        if (kept.dtype, here.dtype) == spins and bool((kept.abs() == 1).all()):
             energy.domain.require_shape(kept)
             found[name] = coded.packed(kept)
-        elif (
-            kept.dtype == torch.int64
-            and here.dtype == torch.int8
-            and kept.shape == (here.shape[1] + 1, -(-len(here) // 64))
-        ):
+        elif (kept.dtype, here.dtype) == words and kept.shape == (here.shape[1] + 1, -(-len(here) // 64)):
             found[name] = coded.unpacked(kept, len(here))
     return found
 

@@ -49,9 +49,11 @@ class Group:
     @cached_property
     def sites(self) -> Sites:
         """For the kernel in C++, on a CPU."""
-        index, masks = (torch.cat(parts) for parts in zip(*self.columns, strict=True))
-        bits = torch.arange(len(self.columns)).repeat_interleave(torch.tensor([len(i) for i, _ in self.columns]))
-        return Sites(self.begin, self.total, index, masks.squeeze(2), bits)
+        none = torch.empty(0, self.end - self.begin, dtype=torch.int64, device="cpu")
+        index = torch.cat([none, *(index for index, _ in self.columns)])
+        masks = torch.cat([none, *(masks.squeeze(2) for _, masks in self.columns)])
+        bits = [bit for bit, (rows, _) in enumerate(self.columns) for _ in rows]
+        return Sites(self.begin, self.total, index, masks, torch.tensor(bits, dtype=torch.int64, device="cpu"))
 
 
 class MultiSpin:
