@@ -85,28 +85,6 @@ def random_chains(energy: Energy, sampler: Sampler, num_chains: int) -> Chains:
     return Words(coded, rule, energy.dtype, num_chains)
 
 
-def as_kept_here(energy: Energy, states: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A search's states in the form of those that this machine keeps: one with a compiler may put chains in words.
-
-    Args:
-        energy: of the search.
-        states: spins `(B, d)` in int8, words `(d + 1, W)`, or whatever a file holds.
-        like: the states of the chains here.
-    """
-    coded, found = multi_spin(energy), dict(states)
-    if coded is None:
-        return found
-    for name in ("now", "best"):
-        kept, here = found[name], like[name]
-        spins, words = (torch.int8, torch.int64), (torch.int64, torch.int8)
-        if (kept.dtype, here.dtype) == spins and bool((kept.abs() == 1).all()):
-            energy.domain.require_shape(kept)
-            found[name] = coded.packed(kept)
-        elif (kept.dtype, here.dtype) == words and kept.shape == (here.shape[1] + 1, -(-len(here) // 64)):
-            found[name] = coded.unpacked(kept, len(here))
-    return found
-
-
 class States:
     """Chains of any sampler, in blocks whose states fit the cache of a CPU."""
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, is_dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +19,7 @@ from ebmlab.evaluation import LogZ
 from ebmlab.io.fingerprint import fingerprint
 from ebmlab.numerics.streams import generator_states
 from ebmlab.problems.annealing import Geometric, Schedule, beta_range
-from ebmlab.problems.chains import Chains, as_kept_here, check_annealed, random_chains
+from ebmlab.problems.chains import Chains, check_annealed, random_chains
 from ebmlab.problems.course import Course
 from ebmlab.problems.reheated import Heat, Reheated
 from ebmlab.problems.resampled import Resampled, Resampling
@@ -143,7 +142,7 @@ def minimise(
     best.heat = Heat() if isinstance(schedule, Reheated) else None
     if saved is not None:
         settings = _settings(energy, sampler, schedule, num_chains, num_steps)
-        file = SavedSearch(Path(saved), settings, chains.states(), partial(as_kept_here, energy))
+        file = SavedSearch(Path(saved), settings, like=chains.states(), energy=energy)
         if (moment := file.load()) is not None:
             chains.put_back(moment.chains)
             restore_random(moment.random, energy.device)

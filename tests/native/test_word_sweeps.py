@@ -204,8 +204,7 @@ def test_samplers_use_it_with_any_number_of_chains(
     sampler: ChromaticGibbs, compile: bool, chains: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One sweep says what it does: the report is of the states."""
-    monkeypatch.setattr(ChromaticGibbs, "_sweep", None)
-    monkeypatch.setattr(ChromaticGibbs, "compilable", None)
+    monkeypatch.setattr(Ising, "conditional", None)
     energy = Ising.lattice(5, 0.25, field=0.5)
     x = energy.random(chains)
     last, info = sampler.sample(energy, x, 1, compile=compile)
