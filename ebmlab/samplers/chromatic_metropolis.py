@@ -13,8 +13,8 @@ from ebmlab.energies import Energy
 from ebmlab.numerics.noise import coins
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs, Coloured, start, swept
 from ebmlab.samplers.kernel import Kernel
-from ebmlab.samplers.multi_spin import TIES, Rule, metropolis
 from ebmlab.samplers.numbers import Number
+from ebmlab.samplers.spin_rules import TIES, Rule, metropolis
 from ebmlab.samplers.state import Info, State
 
 
