@@ -223,7 +223,7 @@ class ChromaticGibbs(Sampler):
         self, energy: Energy, table: Tensor, betas: Sequence[float], hops: Tensor | None = None
     ) -> Tensor | None:
         ties = self._ties
-        return None if ties is None else swept_swept_in_cpp(energy, table, betas=betas, ties=ties, hops=hops)
+        return None if ties is None else swept_by_kernel(energy, table, betas=betas, ties=ties, hops=hops)
 
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
