@@ -44,7 +44,7 @@ def frequencies(d: int, q: int) -> Frequencies:
     return Frequencies(torch.randn(d, q, generator=torch.Generator().manual_seed(1)).softmax(-1))
 
 
-SIX = potts(6, 3)
+SIX, STATE = potts(6, 3), one_hot(torch.tensor([0, 2, 1, 0, 0, 1]), 3).float()
 MODELS: dict[str, Energy] = {
     "all pairs": potts(4, 3),
     "two values": potts(5, 2),
@@ -53,7 +53,7 @@ MODELS: dict[str, Energy] = {
     "tempered": Scaled(potts(4, 3), 0.4),
     "from uniform": Bridge(Uniform(Categorical(4, 3)), potts(4, 3), beta=0.3),
     "from frequencies": Bridge(frequencies(4, 3), potts(4, 3), beta=0.3),
-    "given some sites": Clamped(SIX, one_hot(torch.tensor([0, 2, 1, 0, 0, 1]), 3).float(), mask=[False, True, False, False, False, True]),
+    "given some sites": Clamped(SIX, STATE, mask=[False, True, False, False, False, True]),
 }
 
 
