@@ -7,10 +7,6 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 #include "random_words.hpp"
 
 namespace {

@@ -113,8 +113,8 @@ class ChromaticGibbs(Sampler):
     lattice the colours form a checkerboard. A sweep costs about one evaluation of the energy and counts as one.
 
     `sample` and `last_states` put many chains of an Ising model into the bits of words, if its couplings and fields are
-    small multiples of one number (`MultiSpin`). Other Ising models and `Potts.lattice` are swept in C++, where a compiler
-    is at hand. The law is the same.
+    small multiples of one number (`MultiSpin`). Kernels in C++ sweep other Ising models and `Potts.lattice`, where a
+    compiler is at hand. The law is the same.
 
     Example:
         >>> from ebmlab.energies import Ising
