@@ -278,8 +278,8 @@ def test_mutants_of_the_kernel_are_caught(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cluster_steps, "kernel", lambda: library)
     torch.manual_seed(0)
     least = 1.0
-    spins = Ising(RING * SIGNS, field=[0.9, -0.7, 0.1, 0.5])
-    starts = {spins: torch.tensor([[1.0, 1, 1, -1]]), TARGETS["Potts in a field"]: torch.eye(3)[torch.tensor([[0, 0, 1, 0]])]}
+    spins, classes = Ising(RING * SIGNS, field=[0.9, -0.7, 0.1, 0.5]), TARGETS["Potts in a field"]
+    starts = {spins: torch.tensor([[1.0, 1, 1, -1]]), classes: torch.eye(3)[torch.tensor([[0, 0, 1, 0]])]}
     for kernel, (energy, x) in itertools.product((SwendsenWang, Wolff), starts.items()):
         exact = Exact(energy)
         y = kernel().last_states(energy, x.expand(20_000, *x.shape[1:]), 1)
