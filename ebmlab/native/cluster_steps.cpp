@@ -10,12 +10,18 @@
 
 namespace {
 
-// The neighbours of each site: `others` and `couplings` from offsets[i] up to offsets[i + 1]. Spins are values 0 and 1,
-// and a negative coupling bonds different ones. Fields (sites, values) may be a null pointer: then there are none.
+// A neighbour: 2^32 times the odds of a bond to it, and its number j, or ~j where spins that differ are bonded.
+struct Neighbour {
+  uint32_t odds;
+  int32_t site;
+};
+
+// The neighbours of site i from offsets[i] up to offsets[i + 1]. Spins are values 0 and 1. Fields (sites, values) may be
+// a null pointer: then there are none.
 struct Model {
   int64_t sites, values;
-  const int64_t *offsets, *others;
-  const float* couplings;
+  const int64_t* offsets;
+  const Neighbour* neighbours;
   const float* fields;
   bool spins;
 };
@@ -45,10 +51,8 @@ class Numbers {
 
 class Chain {
  public:
-  Chain(const Model& model, const std::vector<uint64_t>& odds, int32_t* values, Numbers numbers)
-      : m(model), odds(odds), x(values), numbers(numbers), seen(model.sites), pull(model.values) {
-    cluster.reserve(model.sites);
-  }
+  Chain(const Model& model, int32_t* values, Numbers numbers)
+      : m(model), x(values), numbers(numbers), seen(model.sites), cluster(model.sites), pull(model.values) {}
 
   int64_t changes = 0;
   double acceptance = 0;
@@ -82,25 +86,25 @@ class Chain {
 
  private:
   const Model& m;
-  const std::vector<uint64_t>& odds;  // 2^32 times those of a bond, of each entry
   int32_t* x;
   Numbers numbers;
-  std::vector<int64_t> seen, cluster;  // in which step a site has joined a cluster
-  int64_t now = 0;
+  std::vector<int32_t> seen, cluster;  // in which step a site has joined a cluster; the sites of the present one
+  int32_t now = 0, size = 0;
   std::vector<double> pull;
 
   void grow(int64_t first) {
-    cluster.assign(1, first);
+    cluster[0] = static_cast<int32_t>(first);
     seen[first] = now;
-    for (size_t n = 0; n < cluster.size(); ++n) {
-      const int64_t i = cluster[n];
+    size = 1;
+    for (int32_t n = 0; n < size; ++n) {
+      const int32_t i = cluster[n];
       for (int64_t e = m.offsets[i]; e < m.offsets[i + 1]; ++e) {
-        const int64_t j = m.others[e];
-        if (seen[j] == now) continue;  // of this cluster, or of one that the edge has been found not to bond
-        const bool satisfied = (x[i] == x[j]) == (m.couplings[e] > 0);
-        if (!satisfied || numbers.word() >= odds[e]) continue;
+        const Neighbour& to = m.neighbours[e];
+        const bool differ = to.site < 0;
+        const int32_t j = differ ? ~to.site : to.site;  // may be of a cluster that the edge has been found not to bond
+        if (seen[j] == now || (x[i] != x[j]) != differ || numbers.word() >= to.odds) continue;
         seen[j] = now;
-        cluster.push_back(j);
+        cluster[size++] = j;
       }
     }
   }
@@ -108,8 +112,8 @@ class Chain {
   // What the cluster's fields add up to for each value of its first site. Spins keep their pattern, or turn over.
   void sum_fields(int32_t first) {
     std::fill(pull.begin(), pull.end(), 0.0);
-    for (int64_t i : cluster)
-      for (int64_t a = 0; a < m.values; ++a) pull[a] += m.fields[i * m.values + (m.spins ? a ^ first ^ x[i] : a)];
+    for (int32_t n = 0; n < size; ++n)
+      for (int64_t a = 0; a < m.values; ++a) pull[a] += m.fields[cluster[n] * m.values + (m.spins ? a ^ first ^ x[cluster[n]] : a)];
   }
 
   int32_t drawn(int32_t first) {
@@ -125,8 +129,8 @@ class Chain {
 
   void turn(int32_t from, int32_t to) {
     if (from == to) return;
-    changes += static_cast<int64_t>(cluster.size());
-    for (int64_t i : cluster) x[i] = m.spins ? x[i] ^ 1 : to;
+    changes += size;
+    for (int32_t n = 0; n < size; ++n) x[cluster[n]] = m.spins ? x[cluster[n]] ^ 1 : to;
   }
 };
 
@@ -137,13 +141,16 @@ class Chain {
 extern "C" void step(int64_t sites, int64_t values, const int64_t* offsets, const int64_t* others,
                      const float* couplings, const float* fields, int spins, int32_t* x, int64_t chains, int64_t steps,
                      int wolff, uint64_t seed, float* acceptance, int64_t* changes, int threads) {
-  Model model{sites, values, offsets, others, couplings, fields, spins != 0};
-  std::vector<uint64_t> odds(offsets[sites]);
-  for (size_t e = 0; e < odds.size(); ++e)
-    odds[e] = static_cast<uint64_t>(-std::expm1((spins ? -2.0 : -1.0) * std::abs(couplings[e])) * 0x1p32);
+  std::vector<Neighbour> neighbours(offsets[sites]);
+  for (size_t e = 0; e < neighbours.size(); ++e) {
+    const double odds = -std::expm1((spins ? -2.0 : -1.0) * std::abs(couplings[e]));
+    const int32_t other = static_cast<int32_t>(others[e]);
+    neighbours[e] = {static_cast<uint32_t>(std::min(odds * 0x1p32, 0x1p32 - 1)), couplings[e] < 0 ? ~other : other};
+  }
+  Model model{sites, values, offsets, neighbours.data(), fields, spins != 0};
 #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
   for (int64_t b = 0; b < chains; ++b) {
-    Chain chain(model, odds, x + b * sites, Numbers(seed, b));
+    Chain chain(model, x + b * sites, Numbers(seed, b));
     for (int64_t s = 0; s < steps; ++s)
       if (wolff)
         chain.wolff();

@@ -253,13 +253,13 @@ def test_sites_of_a_single_class_stay_as_they_are(kernel: type[SwendsenWang]) ->
 
 
 CPP_MUTANTS = {
-    "bonds half as likely": ("* 0x1p32);", "* 0x1p31);"),
-    "bonds on edges that are not satisfied": ("if (!satisfied || ", "if ("),
-    "spins that differ are never bonded": ("(x[i] == x[j]) == (m.couplings[e] > 0)", "x[i] == x[j]"),
-    "clusters of one site": ("cluster.push_back(j);", ""),
+    "bonds half as likely": ("odds * 0x1p32, ", "odds * 0x1p31, "),
+    "bonds on edges that are not satisfied": ("(x[i] != x[j]) != differ", "false"),
+    "spins that differ are never bonded": ("(x[i] != x[j]) != differ", "x[i] != x[j]"),
+    "clusters of one site": ("cluster[size++] = j;", ""),
     "no field": ("pull[a] += m.fields", "pull[a] += 0 * m.fields"),
-    "the field of the first site": ("m.fields[i * m.values", "m.fields[cluster[0] * m.values"),
-    "the field of other values": ("m.spins ? a ^ first ^ x[i] : a", "m.spins ? a : a"),
+    "the field of the first site": ("m.fields[cluster[n] * m.values", "m.fields[cluster[0] * m.values"),
+    "the field of other values": ("m.spins ? a ^ first ^ x[cluster[n]] : a", "m.spins ? a : a"),
     "every change of one cluster is made": ("numbers.uniform() < accepted", "true"),
     "one stream for all chains": ("Numbers(seed, b)", "Numbers(seed, 0)"),
 }
