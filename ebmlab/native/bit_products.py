@@ -7,10 +7,11 @@ import functools
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ebmlab.native.library import SUPPORTED, compiled
+from ebmlab.native.plain import is_plain
 from ebmlab.numerics.affine import affine as plain_affine
 
 ENOUGH = 3 * 2**20  # multiplications of a product from which a call of C++ pays
@@ -74,7 +75,7 @@ def _pays(x: Tensor, matrix: Tensor) -> bool:
 def _multiplies(x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None, alpha: float = 1.0) -> bool:
     """Whether `out` now is `start + alpha * x @ matrix`; if not, it is what it was."""
     given = [x, matrix, out] if start is None else [x, matrix, out, start]
-    if is_in_torch_dispatch_mode() or not (all(map(_is_plain, given)) and _fit(x, matrix, out, start)):
+    if is_in_torch_dispatch_mode() or not (all(map(is_plain, given)) and _fit(x, matrix, out, start)):
         return False  # a mode, such as one that counts multiplications, sees what torch multiplies
     library = kernels()
     if library is None:
@@ -106,15 +107,6 @@ def _called(
     threads = torch.get_num_threads()
     library.multiply(words.data_ptr(), *shape, *second, alpha, *begin, out.data_ptr(), out.stride(0), threads)
     return True
-
-
-def _is_plain(t: Tensor) -> bool:
-    """Whether the numbers of a tensor are those that lie in its memory, and all there is to it."""
-    if type(t) not in (Tensor, nn.Parameter) or t.dtype != torch.float32 or t.device.type != "cpu":
-        return False
-    if t.layout != torch.strided or t.is_neg():
-        return False
-    return torch.autograd.forward_ad.unpack_dual(t).tangent is None  # type: ignore[no-untyped-call]
 
 
 def _fit(x: Tensor, matrix: Tensor, out: Tensor, start: Tensor | None) -> bool:
