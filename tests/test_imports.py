@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # besides itself
     "native": {"numerics", "ground"},
     "energies": {"numerics", "ground", "native"},
     "engine": {"numerics", "ground", "energies"},
-    "samplers": {"numerics", "ground", "energies", "engine"},
+    "samplers": {"numerics", "ground", "native", "energies", "engine"},
     "fused": {"numerics", "ground", "energies", "engine", "samplers"},
     "learners": {"numerics", "ground", "energies", "engine", "samplers"},
     "evaluation": {"numerics", "ground", "energies", "engine", "samplers"},

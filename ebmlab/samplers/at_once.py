@@ -11,6 +11,9 @@ from ebmlab.energies import RBM, Energy
 from ebmlab.native import Moved, Weights
 from ebmlab.samplers.state import Info
 
+FEWEST_STEPS = 8  # before them the kernel copies the weights
+FEW, LARGE = 16, 2**20  # chains that move at once on an RBM of any size; weights of one on which no others do
+
 Steps = Callable[[Weights], Moved | None]
 
 
@@ -18,16 +21,19 @@ def at_once(steps: Steps, energy: Energy, *, x: Tensor, num_steps: int, most: in
     """The last states of chains and the mean of their reports; None where steps are taken one by one.
 
     Args:
-        steps: takes the steps from x, where it can.
+        steps: takes all steps on an RBM with these weights, where it can.
         energy: whose class must be `RBM`, with hidden units that are bits; a derived one may change what steps do.
         x: where the chains begin, `(B, V)`.
         num_steps: how many steps they take.
-        most: chains; more move faster one step after the other.
+        most: chains on an RBM that is not large; more of them move faster step by step.
     """
-    if type(energy) is not RBM or not energy.has_bits or len(x) > most or num_steps == 0:
+    if type(energy) is not RBM or not energy.has_bits or num_steps < FEWEST_STEPS:
+        return None
+    if len(x) > (FEW if energy.W.numel() > LARGE else most):
         return None
     with torch.no_grad():
         moved = steps(Weights(energy.W, energy.b_v, energy.b_h))
     if moved is None:
         return None
-    return moved.x, Info(*(total.div_(num_steps).float() for total in (moved.acceptance, moved.hops)))
+    acceptance, hops = ((total / num_steps).to(x.dtype) for total in (moved.acceptance, moved.hops))
+    return moved.x, Info(acceptance, hops)

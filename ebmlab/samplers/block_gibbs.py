@@ -21,7 +21,7 @@ from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import BipartiteState, Info
 
-MOST = 48  # chains that move at once
+MOST = 32  # chains that move at once
 
 
 @dataclass(kw_only=True)

@@ -1,4 +1,4 @@
-"""Steps of block Gibbs on an RBM by a kernel in C++ (`block_gibbs_steps.cpp`)."""
+"""Steps of block Gibbs on an RBM by a kernel in C++ (`block_gibbs.cpp`)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def block_gibbs_steps(weights: Weights, x: Tensor, num_steps: int) -> Moved | No
 @functools.cache
 def checked() -> Kernel | None:
     """The kernel, after steps that are certain have come out right; None where there is none."""
-    steps = kernel("block_gibbs_steps")
+    steps = kernel("block_gibbs")
     return steps if steps is not None and _is_right(steps) else None
 
 
 def _is_right(steps: Kernel) -> bool:
-    (weight, visible_bias, hidden_bias), x = certain()
-    found, hops = moved(steps, Weights(weight, visible_bias, hidden_bias), x, 3, seed=1), torch.zeros(len(x)).double()
+    weights, x = certain()
+    found, hops = moved(steps, weights, x, 3, seed=1), x.new_zeros(len(x), dtype=torch.float64)
     for _ in range(3):
-        before, h = x, (x @ weight + hidden_bias > 0).float()
-        x = (h @ weight.T + visible_bias > 0).float()
+        before, h = x, (x @ weights.weight + weights.hidden_bias > 0).float()
+        x = (h @ weights.weight.T + weights.visible_bias > 0).float()
         hops += (x != before).sum(1)
     return found is not None and torch.equal(found.x, x) and torch.equal(found.hops, hops)

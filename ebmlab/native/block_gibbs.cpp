@@ -57,7 +57,7 @@ void draw_visible(const Rbm& rbm, int64_t first, Chain& chain) {
 
 }  // namespace
 
-extern "C" void block_gibbs_steps(const Rbm& rbm, const Chains& chains, int64_t steps, uint64_t seed, int64_t threads) {
+extern "C" void block_gibbs(const Rbm& rbm, const Chains& chains, int64_t steps, uint64_t seed, int64_t threads) {
   in_groups(chains, threads, [&](int64_t begin, int64_t end) {
     std::vector<Chain> group;
     for (int64_t c = begin; c < end; ++c) group.emplace_back(rbm, chains.x + c * rbm.visible, RandomWords(seed, c));

@@ -121,8 +121,8 @@ void decide(const Rbm& rbm, Chain& chain) {
 
 }  // namespace
 
-extern "C" void dmala_steps(const Rbm& rbm, const Chains& chains, const float* still, float slope, int64_t steps,
-                            uint64_t seed, int64_t threads) {
+extern "C" void dmala(const Rbm& rbm, const Chains& chains, const float* still, float slope, int64_t steps,
+                      uint64_t seed, int64_t threads) {
   const Proposals proposals{still, slope};
   in_groups(chains, threads, [&](int64_t begin, int64_t end) {
     std::vector<Chain> group;

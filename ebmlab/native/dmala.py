@@ -1,4 +1,4 @@
-"""Steps of DMALA on an RBM by a kernel in C++ (`dmala_steps.cpp`)."""
+"""Steps of DMALA on an RBM by a kernel in C++ (`dmala.cpp`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, softplus
 
-from ebmlab.native.few_chains import LARGEST, NEVER, VECTOR, Kernel, Moved, Weights, certain, kernel, may_be_called, moved
+from ebmlab.native.few_chains import (
+    LARGEST,
+    NEVER,
+    VECTOR,
+    Kernel,
+    Moved,
+    Weights,
+    certain,
+    kernel,
+    may_be_called,
+    moved,
+)
 
 
 @torch.no_grad()
@@ -22,7 +33,9 @@ def dmala_steps(weights: Weights, x: Tensor, num_steps: int, *, step_size: float
         >>> moved is None or moved.x.tolist() == [[1.0, 0.0, 1.0]]
         True
     """
-    if not may_be_called(weights, x) or (steps := checked()) is None or not 1 / LARGEST < step_size < LARGEST:
+    if not (1 / LARGEST < step_size < LARGEST and 0 <= balance <= 1):  # such as NaN
+        return None
+    if not may_be_called(weights, x) or (steps := checked()) is None:
         return None
     return _moved(steps, weights, x, num_steps, step_size=step_size, balance=balance)
 
@@ -45,14 +58,14 @@ def _moved(
 @functools.cache
 def checked() -> Kernel | None:
     """The kernel, after steps that are certain have come out right; None where there is none."""
-    steps = kernel("dmala_steps", ctypes.c_void_p, ctypes.c_float)
+    steps = kernel("dmala", ctypes.c_void_p, ctypes.c_float)
     return steps if steps is not None and _is_right(steps) else None
 
 
 def _is_right(steps: Kernel) -> bool:
     weights, x = certain()
     found = _moved(steps, weights, x, 3, step_size=1.0, balance=0.5, seed=1)
-    acceptance, hops = torch.zeros(2, len(x)).double()
+    acceptance, hops = x.new_zeros(2, len(x), dtype=torch.float64)
     for _ in range(3):
         energy, logits = _at(weights, x)
         y = torch.where(logits > 0, 1 - x, x)
