@@ -107,6 +107,21 @@ def checkerboard(side: int, coupling: float) -> Step:
     return step
 
 
+def glass(right: Tensor, below: Tensor) -> Step:
+    """As `checkerboard`, with a coupling `(side, side)` to each site's neighbour on the right, and to that below."""
+    black = jnp.indices(right.shape).sum(0) % 2 == 0
+    bonds = [(jnp.asarray(right.numpy()), 2), (jnp.asarray(below.numpy()), 1)]
+
+    def step(key: Array, x: Array) -> Array:
+        for colour, draw in zip((black, ~black), random.split(key), strict=True):
+            pull = sum(j * jnp.roll(x, -1, axis) + jnp.roll(j * x, 1, axis) for j, axis in bonds)
+            up = random.uniform(draw, x.shape) < jax.nn.sigmoid(2 * pull)
+            x = jnp.where(colour, jnp.where(up, 1.0, -1.0), x)
+        return x
+
+    return step
+
+
 def langevin(gradient: Callable[[Array], Array], step_size: float) -> Step:
     """From x to x - step_size gradient(x) + sqrt(2 step_size) noise."""
 

@@ -148,9 +148,9 @@ def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Calla
 
 
 def thrml_graph(
-    edges: Tensor, colours: Sequence[Tensor], coupling: float, chains: int, sweeps: int
+    edges: Tensor, colours: Sequence[Tensor], coupling: Any, chains: int, sweeps: int
 ) -> Callable[[], object]:
-    """Sweeps over spins joined by edges `(n, 2)`, each colour's sites as one block; gives the blocks' spins."""
+    """Sweeps over spins joined by edges `(n, 2)`, with one coupling or as many; a block a colour; gives their spins."""
     import jax
     import jax.numpy as jnp
     from thrml import Block, SamplingSchedule, SpinNode, sample_states

@@ -13,7 +13,8 @@ from benchmarks.cases.targets import HIDDEN, VISIBLE, bits, rbm, repeating, samp
 from benchmarks.floors import floor
 from benchmarks.harness import Contestant, Race, race
 from ebmlab.energies import Ising
-from ebmlab.samplers import BlockGibbs, ChromaticGibbs
+from ebmlab.graphs import Edges
+from ebmlab.samplers import BlockGibbs, ChromaticGibbs, ChromaticMetropolis
 
 COUPLING = 0.3
 CHAINS = 100
@@ -131,6 +132,70 @@ def checkerboard(side: int) -> Race:
             "NumPy": lambda: numpy_checkerboard(spins, side, sweeps),
             "torch, rolled": lambda: torch_checkerboard(spins, side, sweeps),
             "JAX": lambda: jax_checkerboard(spins, side, sweeps),
+            "floor": lambda: lattice_floor(side * side * CHAINS, sweeps),
+        },
+        updates=side * side * CHAINS,
+    )
+
+
+def glass(side: int) -> tuple[Ising, Tensor, Tensor]:
+    """A periodic lattice with Gaussian couplings, and those of each site to the right and below, `(side, side)`."""
+    generator, sites = torch.Generator().manual_seed(0), torch.arange(side * side).view(side, side)
+    bonds = torch.randn(2, side, side, generator=generator)
+    ends = torch.stack([torch.stack([sites, sites.roll(-1, axis)]) for axis in (1, 0)], 1).flatten(1)
+    rows, columns = torch.cat([ends, ends.flip(0)], 1)
+    order = (rows * side * side + columns).argsort()
+    energy = Ising(Edges(side * side, rows[order], columns[order], bonds.flatten().repeat(2)[order]))
+    return energy, bonds[0], bonds[1]
+
+
+def numpy_glass(energy: Ising, spins: Tensor, sweeps: int) -> Contestant:
+    """The sites of a colour at once, from their four neighbours' rows; each site is a row of all chains."""
+    x, edges, rng = np.ascontiguousarray(spins.T.numpy()), energy.edges(), np.random.Generator(np.random.SFC64(0))
+    others, weights = edges.columns.view(-1, 4).numpy(), edges.values.view(-1, 4, 1).numpy()
+    colours = [(sites.numpy(), others[sites], weights[sites]) for sites in energy.colours]
+
+    def run() -> np.ndarray:
+        for _ in range(sweeps):
+            for sites, near, weight in colours:
+                pull = sum(weight[:, n] * x[near[:, n]] for n in range(4))
+                up = rng.random(pull.shape, np.float32) < 1 / (1 + np.exp(-2 * pull))
+                x[sites] = np.where(up, np.float32(1), np.float32(-1))
+        return x.T
+
+    return Contestant(run)
+
+
+def jax_glass(right: Tensor, below: Tensor, spins: Tensor, sweeps: int) -> Contestant:
+    import jax.numpy as jnp
+
+    from benchmarks import in_jax
+
+    x = jnp.asarray(spins.view(-1, *right.shape).numpy())
+    return Contestant(in_jax.runner(in_jax.glass(right, below), x, sweeps))
+
+
+def thrml_glass(energy: Ising, sweeps: int) -> Contestant:
+    edges = energy.edges()
+    once = edges.rows < edges.columns
+    pairs = torch.stack([edges.rows[once], edges.columns[once]], 1)
+    return Contestant(packages.thrml_graph(pairs, energy.colours, edges.values[once].numpy(), CHAINS, sweeps))
+
+
+@race("gaussian-lattice", 20, 100)
+def gaussian_lattice(side: int) -> Race:
+    """Couplings that share no quantum, so that chains are not put into words."""
+    sweeps = 80 if side < 50 else 8
+    (energy, right, below), spins = glass(side), 2 * bits(CHAINS, side * side) - 1
+    return Race(
+        f"Gibbs by colours, Gaussian couplings, {side}x{side}, {CHAINS} chains, a sweep",
+        sweeps,
+        {
+            "ebmlab": lambda: sampling(ChromaticGibbs(), energy, spins, sweeps),
+            "ebmlab, Metropolis": lambda: sampling(ChromaticMetropolis(), energy, spins, sweeps),
+            "thrml": lambda: thrml_glass(energy, sweeps),
+            "NumPy": lambda: numpy_glass(energy, spins, sweeps),
+            "JAX": lambda: jax_glass(right, below, spins, sweeps),
             "floor": lambda: lattice_floor(side * side * CHAINS, sweeps),
         },
         updates=side * side * CHAINS,

@@ -4,6 +4,10 @@
 
 #include <cstdint>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #if defined(__AVX512F__)
 #define BYTES 64
 #elif defined(__AVX__)
@@ -21,6 +25,20 @@ constexpr int64_t FLOATS = BYTES / 4, WORDS = BYTES / 8;  // of a vector
 
 inline Floats load(const float* p) { return *reinterpret_cast<const Floats*>(p); }
 inline void store(float* p, Floats v) { *reinterpret_cast<Floats*>(p) = v; }
+// The first n numbers, and zeros; no memory beyond them is read.
+inline Floats load_some(const float* p, int64_t n) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Floats>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
+#elif defined(__AVX2__)
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i wanted = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lanes);
+  return reinterpret_cast<Floats>(_mm256_maskload_ps(p, wanted));
+#else
+  Floats out{};
+  for (int64_t i = 0; i < n; ++i) out[i] = p[i];
+  return out;
+#endif
+}
 inline Words load(const uint64_t* p) { return *reinterpret_cast<const Words*>(p); }
 inline void store(uint64_t* p, Words v) { *reinterpret_cast<Words*>(p) = v; }
 

@@ -15,7 +15,6 @@ from ebmlab.numerics.noise import raw_words
 LEVELS = 32  # binary digits of a probability, which is rounded to a multiple of 2^-32
 REST = 22  # of them, the last, which are compared in the words alone that have a bit not decided before: 6 %
 FEW = 2**12  # words of a plane, from which on adding rows takes less time than looking at each bit
-IN_PROGRAMS = 24  # digits of a compiled program, which cannot choose words: those of a uniform number in float32
 
 Random = Callable[..., Tensor]
 Planes = list[Tensor]
@@ -89,34 +88,6 @@ def below(
         decided = below(narrowed, where.shape, lows, rest, random) & maybe.flatten().index_select(0, where)
         lower = lower.flatten().index_add_(0, where, decided).view(shape)
     return lower
-
-
-def digit_changes(thresholds: Sequence[int], levels: int) -> Tensor:
-    """What `below_by_changes` needs to know of thresholds: `(levels + 1, n, 1, 1)`, words of 0 and -1.
-
-    First their last digits, then where each digit differs from the next one, a 0 being above the first.
-    """
-    digits = torch.tensor(
-        [[-(t >> level & 1) for t in thresholds] for level in range(levels)] + [[0] * len(thresholds)]
-    )
-    return torch.cat([digits[:1], digits[:-1] ^ digits[1:]])[..., None, None]
-
-
-def below_by_changes(
-    digits: Planes, shape: tuple[int, ...], changes: Tensor, leaves: Sequence[int | None], random: Random
-) -> Tensor:
-    """As `below`, where the digits choose a leaf that numbers a threshold: for programs that serve all thresholds.
-
-    Random bits are as good as their complements. Below an exclusive or with the threshold's digit, "and" is what both
-    digits need.
-    """
-    first, *others = changes.unbind()
-    planes = first
-    for change in others:
-        planes = (planes & random(*shape)) ^ change
-    found = chosen(digits, [None if leaf is None else planes[leaf] for leaf in leaves])
-    assert isinstance(found, Tensor)
-    return found
 
 
 def _plane(leaf: Tensor | int | None, like: Tensor) -> Tensor:

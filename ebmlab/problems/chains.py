@@ -15,7 +15,8 @@ from ebmlab.energies.paths.tempering import TemperedEnergy, Tempering, tempered
 from ebmlab.errors import UserError, explained
 from ebmlab.numerics.bit_planes import random_words
 from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, Sampler, Tempered
-from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, multi_spin
+from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
+from ebmlab.samplers.spin_rules import Rule, heat_bath, metropolis
 
 CACHED = 2**19  # coordinates of the chains that move at a time on a CPU, as in `Sampler.sample`
 STRANGE = "the states of the saved search are none of this energy's"
@@ -248,9 +249,8 @@ class Words:
         self.now = self._energies(self.words)
 
     def anneal(self, betas: Sequence[float]) -> None:
-        random, words = random_words(self.words.device), self.words.clone()
-        for beta in betas:
-            self.coded.sweep(words, beta, random, self.rule)
+        words = self.words.clone()
+        self.coded.sweeps(words, betas, self.rule)
         self.words = words  # the earlier ones stay as they were, should a signal come before this line
         self.now = energies = self._energies(words)
         better = energies < self.energy

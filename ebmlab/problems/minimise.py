@@ -142,7 +142,7 @@ def minimise(
     best.heat = Heat() if isinstance(schedule, Reheated) else None
     if saved is not None:
         settings = _settings(energy, sampler, schedule, num_chains, num_steps)
-        file = SavedSearch(Path(saved), settings, chains.states())
+        file = SavedSearch(Path(saved), settings, like=chains.states(), energy=energy)
         if (moment := file.load()) is not None:
             chains.put_back(moment.chains)
             restore_random(moment.random, energy.device)

@@ -13,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebmlab.energies import Energy
 from ebmlab.errors import UNFIT, WHY, UserError, explained
 from ebmlab.io.files import Damaged, check_regular, load, save
 from ebmlab.problems.course import Course
 from ebmlab.problems.reheated import Heat
+from ebmlab.samplers.multi_spin import multi_spin
 
 EVERY = 10.0  # seconds from one save to the next
 SHARE = 0.02  # of the time that saving may take
@@ -56,11 +58,14 @@ class SavedSearch:
         path: the file.
         settings: what must not change on the way, by name. Checksums are texts of 64 digits.
         like: the states of the chains of this search, for their shapes and types.
+        energy: that is searched.
     """
 
-    def __init__(self, path: Path, settings: dict[str, str | int], like: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, path: Path, settings: dict[str, str | int], *, like: Mapping[str, Tensor], energy: Energy
+    ) -> None:
         self.moment: Moment | None = None
-        self._path, self._settings, self._like = path, settings, like
+        self._path, self._settings, self._like, self._energy = path, settings, like, energy
         self._saved_at, self._took = time.monotonic(), 0.0
 
     def load(self) -> Moment | None:
@@ -106,7 +111,9 @@ class SavedSearch:
 
     def _moment(self, kept: Mapping[str, Any]) -> Moment:
         carried = {name: like for name, like in self._like.items() if name not in ("now", "best")}
-        chains = carried | kept["chains"]  # files of before have the states alone
+        chains = _as_kept_here(
+            self._energy, carried | kept["chains"], self._like
+        )  # files of before have the states alone
         for name, like in self._like.items():
             if (chains[name].shape, chains[name].dtype) != (like.shape, like.dtype):
                 raise ValueError(f"{name} is {chains[name].dtype} {tuple(chains[name].shape)}")
@@ -133,6 +140,28 @@ class SavedSearch:
         if shape != (wanted if heat.progress else (0,)) or math.isnan(heat.lowest):
             raise ValueError("its specific heat is none")
         return heat
+
+
+def _as_kept_here(energy: Energy, states: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A search's states in the form of those that this machine keeps: one with a compiler may put chains in words.
+
+    Args:
+        energy: of the search.
+        states: spins `(B, d)` in int8, words `(d + 1, W)`, or whatever a file holds.
+        like: the states of the chains here.
+    """
+    coded, found = multi_spin(energy), dict(states)
+    if coded is None:
+        return found
+    for name in ("now", "best"):
+        kept, here = found[name], like[name]
+        spins, words = (torch.int8, torch.int64), (torch.int64, torch.int8)
+        if (kept.dtype, here.dtype) == spins and bool((kept.abs() == 1).all()):
+            energy.domain.require_shape(kept)
+            found[name] = coded.packed(kept)
+        elif (kept.dtype, here.dtype) == words and kept.shape == (here.shape[1] + 1, -(-len(here) // 64)):
+            found[name] = coded.unpacked(kept, len(here))
+    return found
 
 
 def restore_random(states: Mapping[str, Tensor], device: torch.device) -> None:

@@ -13,15 +13,17 @@ from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
-from ebmlab.numerics.bit_planes import Planes, count, counted, random_words
+from ebmlab.native.colour_sweeps import HEAT_BATH
+from ebmlab.native.word_sweeps import by_kernel
 from ebmlab.numerics.noise import categorical, coins
 from ebmlab.samplers.by_chain import Moved
+from ebmlab.samplers.ising_sweeps import swept as swept_by_kernel
 from ebmlab.samplers.kernel import Kernel
-from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, multi_spin
+from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
+from ebmlab.samplers.spin_rules import Rule, heat_bath
 from ebmlab.samplers.state import Info, State
-from ebmlab.samplers.words_in_programs import sweeps, swept_by_programs, worth_compiling
 
 Sweep = Callable[[Energy, Tensor, Tensor], Tensor]
 COLOURS = 8  # largest number in a compiled sweep: with many, the program is long and takes minutes to compile
@@ -135,6 +137,11 @@ class ChromaticGibbs(Sampler):
         """Moves all sites in place, one colour after the other; as the function of this name."""
         return sweep(energy, table, x)
 
+    @property
+    def _ties(self) -> float | None:
+        """What makes the kernel of `ising_sweeps` do as `_sweep`; None if a subclass has a sweep of its own."""
+        return HEAT_BATH if type(self)._sweep is ChromaticGibbs._sweep else None
+
     @torch.no_grad()
     def annealed(self, energy: Energy, x: Tensor, *, betas: Sequence[float]) -> Tensor:
         """The chains after a sweep at each inverse temperature, in place over one table.
@@ -148,10 +155,12 @@ class ChromaticGibbs(Sampler):
             UserError: a conditional law is NaN.
         """
         table, y = _sites_first(energy, x)
-        at, total = tempered(energy, 1.0), x.new_zeros(len(x))
-        for beta in betas:
-            at.beta.fill_(beta)
-            total += self._sweep(at, table, y)
+        total = self._swept_in_cpp(energy, table, betas)
+        if total is None:
+            at, total = tempered(energy, 1.0), x.new_zeros(len(x))
+            for beta in betas:
+                at.beta.fill_(beta)
+                total += self._sweep(at, table, y)
         if bool(total.isnan().any()):
             raise UserError(f"{type(energy).__name__}: the law of a site given the others is NaN")
         return y
@@ -175,43 +184,46 @@ class ChromaticGibbs(Sampler):
         if (coded := self._in_words(energy, x, num_steps, compile)) is None:
             return super().sample(energy, x, num_steps, compile=compile)
         x = self.check_chains(energy, x, num_steps)
-        if compile:
-            with self._compiling(sweeps, energy, x, "sample(compile=True)") as program:
-                last, hops = swept_by_programs(program, coded, self._rule, x, num_steps, report=True)
-            assert hops is not None
-        else:
-            flips = list[Planes]()
-            last = swept_in_words(coded, self._rule, x, num_steps, flips)
-            hops = counted(flips)[: len(x)]
-        hops = hops.to(torch.promote_types(x.dtype, torch.float32))
-        return _as_states(last, x), self._report(energy, hops / num_steps)
+        last, flips = self._swept_in_words(coded, x, num_steps, report=True)
+        assert flips is not None
+        hops = flips.to(torch.promote_types(x.dtype, torch.float32))
+        return last, self._report(energy, hops / num_steps)
 
     def last_states(self, energy: Energy, x: Tensor, num_steps: int, *, compile: bool = False) -> Tensor:
         """As in `Sampler`, in words as `sample`."""
         if (coded := self._in_words(energy, x, num_steps, compile)) is None:
             return super().last_states(energy, x, num_steps, compile=compile)
-        x = self.check_chains(energy, x, num_steps)
-        if not compile:
-            return _as_states(swept_in_words(coded, self._rule, x, num_steps), x)
-        with self._compiling(sweeps, energy, x, "last_states(compile=True)") as program:
-            return _as_states(swept_by_programs(program, coded, self._rule, x, num_steps)[0], x)
+        return self._swept_in_words(coded, self.check_chains(energy, x, num_steps), num_steps)[0]
 
     def _in_words(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> MultiSpin | None:
         """The energy for chains in words, where they take so many steps that this pays."""
         own = self._watched or self._by_steps or type(self)._in_place is not ChromaticGibbs._in_place
         if own or not (isinstance(x, Tensor) and isinstance(num_steps, int)):  # which is checked later
             return None
-        if x.device.type != "cpu" or x.dim() == 0 or min(len(x), 8 * num_steps) < 64:
+        if x.device.type != "cpu" or x.dim() == 0 or len(x) == 0 or num_steps < 1:
+            return None
+        if not by_kernel(x.device) and (compile or min(len(x), 8 * num_steps) < 64):
             return None
         coded = multi_spin(energy)
-        if coded is None:
-            return None
-        pays = worth_compiling(coded, len(x)) if compile else coded.pays(self._rule, len(x))
-        return coded if pays else None
+        return coded if coded is not None and coded.pays(self._rule, len(x)) else None
+
+    def _swept_in_words(
+        self, coded: MultiSpin, x: Tensor, num_steps: int, report: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """The last states, and how often each chain has flipped a spin, `(B,)`, if asked for."""
+        words = coded.packed(x)
+        flips = coded.sweeps(words, [1.0] * num_steps, self._rule, report=report)
+        return coded.unpacked(words, len(x), x.dtype), None if flips is None else flips[: len(x)]
 
     def _report(self, energy: Energy, hops: Tensor) -> Info:
         """What chains report that move so far in a sweep, `(B,)`."""
         return Info(torch.ones_like(hops), hops)
+
+    def _swept_in_cpp(
+        self, energy: Energy, table: Tensor, betas: Sequence[float], hops: Tensor | None = None
+    ) -> Tensor | None:
+        ties = self._ties
+        return None if ties is None else swept_by_kernel(energy, table, betas=betas, ties=ties, hops=hops)
 
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
@@ -223,6 +235,8 @@ class ChromaticGibbs(Sampler):
         if self._watched or self._by_steps:
             return None
         table, y = _sites_first(energy, x)
+        if (found := self._swept_in_cpp(energy, table, [1.0] * num_steps, hops)) is not None:
+            return None if found.isnan().any() else y
         total, before = x.new_zeros(len(x)), torch.empty_like(table)
         for _ in range(num_steps):
             if hops is not None:
@@ -232,23 +246,6 @@ class ChromaticGibbs(Sampler):
                 torch.ne(table, before, out=before)
                 hops += energy.domain.lengths(before.transpose(0, 1))
         return None if total.isnan().any() else y
-
-
-def swept_in_words(
-    coded: MultiSpin, rule: Rule, x: Tensor, num_steps: int, flips: list[Planes] | None = None
-) -> Tensor:
-    """The last states of chains in words, `(B, d)` in int8; the changes of sites are added to `flips`, by `count`."""
-    words, random = coded.packed(x), random_words(x.device)
-    for _ in range(num_steps):
-        before = words if flips is None else words.clone()
-        coded.sweep(words, 1.0, random, rule)
-        if flips is not None:
-            count(before.bitwise_xor_(words), flips)
-    return coded.unpacked(words, len(x))
-
-
-def _as_states(spins: Tensor, like: Tensor) -> Tensor:
-    return spins.to(like.dtype, memory_format=torch.contiguous_format)
 
 
 def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,8 @@ from ebmlab.energies import Energy
 from ebmlab.numerics.noise import coins
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs, Coloured, start, swept
 from ebmlab.samplers.kernel import Kernel
-from ebmlab.samplers.multi_spin import TIES, Rule, metropolis
 from ebmlab.samplers.numbers import Number
+from ebmlab.samplers.spin_rules import TIES, Rule, metropolis
 from ebmlab.samplers.state import Info, State
 
 
@@ -70,6 +70,10 @@ class ChromaticMetropolis(ChromaticGibbs):
 
     def _sweep(self, energy: Energy, table: Tensor, x: Tensor) -> Tensor:
         return sweep(energy, table, x)
+
+    @property
+    def _ties(self) -> float | None:
+        return TIES if type(self)._sweep is ChromaticMetropolis._sweep else None
 
     def kernel_on(self, energy: Energy) -> Kernel:
         return Kernel(start, step)

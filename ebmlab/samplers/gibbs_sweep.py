@@ -15,6 +15,7 @@ from ebmlab.energies import Bridge, Clamped, Energy, Frequencies, PerChain, Pott
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.given_sites import given_sites
 from ebmlab.energies.pairwise.site_tables import SiteTable
+from ebmlab.native.site_sweeps import SiteRows, is_possible
 from ebmlab.numerics.noise import drawn_by_column, wide
 from ebmlab.samplers.blocks import ball, redraw
 from ebmlab.samplers.sampler import Sampler
@@ -29,11 +30,13 @@ class SiteLaws(NamedTuple):
         tables: `Potts.site_tables()`.
         factor: a number, or one for each chain, `(B, 1)`.
         others: `(d, q)`; None for 0.
+        rows: the tables for the kernel in C++; None where there is none.
     """
 
     tables: Sequence[SiteTable]
     factor: float | Tensor = 1.0
     others: Tensor | None = None
+    rows: SiteRows | None = None
 
 
 @dataclass(kw_only=True)
@@ -123,9 +126,9 @@ class GibbsSweep(Sampler):
 def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
     """What a sweep reads of a `Potts` model, by itself, clamped, tempered, or on a path from independent sites."""
     if isinstance(energy, Potts) and type(energy).forward is Potts.forward:
-        return SiteLaws(energy.site_tables(joint=joint))
+        return _laws_of(energy, joint)
     if type(energy) is Clamped and isinstance(potts := energy.energy, Potts) and type(potts).forward is Potts.forward:
-        return SiteLaws(given_sites(potts, energy.given, energy.free).site_tables(joint=joint))
+        return _laws_of(given_sites(potts, energy.given, energy.free), joint)
     factor: float | Tensor
     if type(energy) is Bridge and isinstance(base := energy.base, Uniform | Frequencies):
         factor, others = energy.beta, (1 - energy.beta) * base.logits if isinstance(base, Frequencies) else None
@@ -136,7 +139,17 @@ def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
     inner = _laws(energy.energy, num_chains, joint)
     if inner is None or inner.others is not None:
         return None
-    return SiteLaws(inner.tables, factor * inner.factor, others)
+    return inner._replace(factor=factor * inner.factor, others=others)
+
+
+def _laws_of(energy: Potts, joint: bool) -> SiteLaws:
+    tables = energy.site_tables(joint=joint)
+    if not is_possible(energy.field):
+        return SiteLaws(tables)
+    rows = SiteRows(energy.field.shape[1])
+    for table in tables:
+        rows.append(table.rows, within=table.within, neighbours=table.sites)
+    return SiteLaws(tables, rows=rows)
 
 
 def _sweep(places: Tensor, laws: SiteLaws, order: Sequence[int], x: Tensor) -> Tensor:
@@ -145,15 +158,17 @@ def _sweep(places: Tensor, laws: SiteLaws, order: Sequence[int], x: Tensor) -> T
     Returns:
         A number for each chain, NaN if a law was not valid.
     """
+    if laws.rows is not None and is_possible(x):
+        return laws.rows.redraw(places, order, factor=laws.factor, others=laws.others)
     q, total = x.shape[2], x.new_zeros(len(x))
     scaled = isinstance(laws.factor, Tensor) or laws.factor != 1
     for table in map(laws.tables.__getitem__, order):
         near = places if table.sites is None else places[:, table.sites] + _moves(table.sites, q)
-        pull = embedding_bag(near, table.rows, mode="sum").view(len(x), -1, q)
-        first, k = table.begin * q, pull.shape[1]
+        pull = embedding_bag(near, table.rows, mode="sum")
+        first, k = table.begin * q, 1 if table.within is None else len(table.within)
         own = places[:, table.begin : table.begin + k] - first  # places in rows of `within`
         for i in range(k):
-            logits = pull[:, i]
+            logits = pull[:, i * q : (i + 1) * q]
             if table.within is not None:
                 logits = embedding_bag(own, table.within[i], mode="sum").add_(logits)
             if scaled:

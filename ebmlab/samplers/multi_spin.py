@@ -6,33 +6,22 @@ Isakov et al., Comput. Phys. Commun. 192 (2015), anneal spin glasses so. The law
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ebmlab.energies import Ising
-from ebmlab.numerics.bit_planes import (
-    IN_PROGRAMS,
-    LEVELS,
-    Planes,
-    Random,
-    added,
-    below,
-    below_by_changes,
-    chosen,
-    counted,
-    digit_changes,
-)
-
-Rule = Callable[[Tensor, Planes, int, float | Tensor, Random], Tensor]
+from ebmlab.native.word_sweeps import CLASSES, Sites, by_kernel, packed, swept, unpacked
+from ebmlab.numerics.bit_planes import Planes, Random, added, count, counted, random_words
+from ebmlab.samplers.spin_rules import ODDS, Rule, heat_bath, metropolis, thresholds
 
 LARGEST = 62  # sum of a site's couplings, in quanta; more of them have too many local fields
-TIES = 15 / 16  # how likely a flip that costs nothing is: certain ones would take turns for ever
 _CODED: WeakKeyDictionary[Ising, tuple[list[Tensor], MultiSpin | None]] = WeakKeyDictionary()
 WORDS = 2**16  # of the sites that are redrawn at a time: fewer fit a small cache, but cost more calls
 
@@ -56,6 +45,15 @@ class Group:
     def pulls(self, words: Tensor, rows: slice) -> Planes:
         """The binary digits of n, least significant first, each `(k, W)`."""
         return added([_gathered(words, index[:, rows], masks[:, rows]) for index, masks in self.columns])
+
+    @cached_property
+    def sites(self) -> Sites:
+        """For the kernel in C++, on a CPU."""
+        none = torch.empty(0, self.end - self.begin, dtype=torch.int64, device="cpu")
+        index = torch.cat([none, *(index for index, _ in self.columns)])
+        masks = torch.cat([none, *(masks.squeeze(2) for _, masks in self.columns)])
+        bits = [bit for bit, (rows, _) in enumerate(self.columns) for _ in rows]
+        return Sites(self.begin, self.total, index, masks, torch.tensor(bits, dtype=torch.int64, device="cpu"))
 
 
 class MultiSpin:
@@ -97,15 +95,55 @@ class MultiSpin:
     def pays(self, rule: Rule, num_chains: int) -> bool:
         """Whether so many chains move faster in words than as states, on a CPU.
 
-        A group of sites takes its time however few they are. States are fast in a heat bath with few pulls.
+        The kernel in C++ is ahead with one. By torch a group of sites takes its time however few they are, and states
+        are fast in a heat bath with few pulls.
         """
+        if by_kernel(self.place.device):
+            return True
         heat = [2**19 // min(max(group.total, 4), 16) for group in self.groups]
         enough = sum(heat) if rule is heat_bath else 2**15 * len(heat)
         return (len(self.place) - 1) * num_chains >= enough
 
-    def sweep(self, words: Tensor, beta: float, random: Random, rule: Rule | None = None) -> None:
-        """Moves all sites in place, one colour after the other, at an inverse temperature; by default a heat bath."""
-        sweep(self.groups, words, [beta * self.quantum] * len(self.groups), random, rule or heat_bath)
+    def sweeps(
+        self, words: Tensor, betas: Sequence[float], rule: Rule | None = None, *, report: bool = False
+    ) -> Tensor | None:
+        """Moves all sites in place at each inverse temperature, by default in a heat bath.
+
+        Returns:
+            How often each chain has flipped a spin, `(64 W,)`, if asked for.
+        """
+        rule = rule or heat_bath
+        if by_kernel(words.device):
+            sites = [group.sites for group in self.groups]
+            return swept(words, sites, self._thresholds(rule, betas), metropolis=rule is metropolis, report=report)
+        random, flips = random_words(words.device), list[Planes]()
+        for beta in betas:
+            before = words.clone() if report else None
+            self.sweep(words, beta, random, rule)
+            if before is not None:
+                count(before.bitwise_xor_(words), flips)
+        return counted(flips) if flips else None
+
+    def sweep(self, words: Tensor, beta: float, random: Random, rule: Rule) -> None:
+        """Moves all sites in place, one colour after the other, by torch alone."""
+        at_once = max(1, WORDS // words.shape[1])
+        for group in self.groups:
+            for begin in range(0, group.end - group.begin, at_once):
+                rows = slice(begin, min(begin + at_once, group.end - group.begin))
+                spins = words[group.begin + rows.start : group.begin + rows.stop]
+                spins.copy_(rule(spins, group.pulls(words, rows), group.total, beta * self.quantum, random))
+
+    def _thresholds(self, rule: Rule, betas: Sequence[float]) -> NDArray[np.uint32]:
+        """For the kernel in C++, `(sweeps, groups, CLASSES)`."""
+        each = dict.fromkeys(betas)
+        found = np.zeros((len(each), len(self.groups), CLASSES), np.uint32)
+        for rows, beta in zip(found, each, strict=True):
+            for row, group in zip(rows, self.groups, strict=True):
+                row[: group.total // 2 + 1] = thresholds(ODDS[rule], group.total, beta * self.quantum)
+        if len(each) == 1:
+            return np.broadcast_to(found, (len(betas), *found.shape[1:]))
+        place = {beta: i for i, beta in enumerate(each)}
+        return found[[place[beta] for beta in betas]]
 
     def energies(self, words: Tensor) -> Tensor:
         """E of all chains, `(64 W,)`, float64."""
@@ -118,17 +156,22 @@ class MultiSpin:
 
     def packed(self, x: Tensor) -> Tensor:
         """Spins `(B, d)` as words `(d + 1, W)`; chains beyond B have all spins -1."""
+        if by_kernel(x.device) and x.dtype == torch.float32:
+            return packed(x, self.place)
         up = (x > 0).T.contiguous().cpu().numpy()
         bits = np.packbits(np.pad(up, ((0, 1), (0, -len(x) % 64))), axis=1, bitorder="little")
         words = torch.from_numpy(bits.view(np.int64)).to(x.device)
         words[:-1] = words[self.order]
         return words
 
-    def unpacked(self, words: Tensor, num_chains: int) -> Tensor:
-        """Spins `(B, d)` in int8."""
+    def unpacked(self, words: Tensor, num_chains: int, dtype: torch.dtype = torch.int8) -> Tensor:
+        """Spins `(B, d)`."""
+        if by_kernel(words.device) and dtype == torch.float32:
+            return unpacked(words, self.place, num_chains)
         rows = words[self.place[:-1]].cpu().numpy().view(np.uint8)
         bits = np.unpackbits(rows, axis=1, count=num_chains, bitorder="little").view(np.int8)
-        return torch.from_numpy(bits).mul_(2).sub_(1).T.to(words.device)
+        spins = torch.from_numpy(bits).mul_(2).sub_(1).T
+        return spins.to(words.device, dtype, memory_format=torch.contiguous_format)
 
     def taken(self, words: Tensor, chains: Tensor) -> Tensor:
         """Words of the chains with these numbers `(B,)`, in this order; those beyond B stay."""
@@ -148,16 +191,6 @@ class MultiSpin:
         words = random(len(self.place), num_words)
         words[-1] = 0
         return words
-
-
-def sweep(groups: list[Group], words: Tensor, betas: Sequence[float | Tensor], random: Random, rule: Rule) -> None:
-    """As `MultiSpin.sweep`, with the beta of couplings of 1 for each group, or what `for_programs` makes of it."""
-    at_once = max(1, WORDS // words.shape[1])
-    for group, beta in zip(groups, betas, strict=True):
-        for begin in range(0, group.end - group.begin, at_once):
-            rows = slice(begin, min(begin + at_once, group.end - group.begin))
-            spins = words[group.begin + rows.start : group.begin + rows.stop]
-            spins.copy_(rule(spins, group.pulls(words, rows), group.total, beta, random))
 
 
 def multi_spin(energy: object) -> MultiSpin | None:
@@ -187,69 +220,6 @@ def _coded(energy: Ising) -> MultiSpin | None:
 
 def _same(kept: Tensor, now: Tensor) -> bool:
     return kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
-
-
-def heat_bath(spins: Tensor, digits: Planes, total: int, beta: float | Tensor, random: Random) -> Tensor:
-    """Spins that are up with probability sigmoid(2 beta h), h = 2 n - total, n the number of the digits.
-
-    They follow the sign of h, but for those whose uniform number is below sigmoid(-2 beta |h|).
-    """
-    fields = _fields(digits, total)
-    against = _below(_against_field, digits, spins.shape, fields, beta, random)
-    sign = chosen(digits, [None if not h else -1 if h > 0 else 0 for h in fields])
-    return against if sign is None else against ^ sign
-
-
-def metropolis(spins: Tensor, digits: Planes, total: int, beta: float | Tensor, random: Random) -> Tensor:
-    """Spins that flip with probability min(1, exp(-2 beta s h)), and `TIES` where h = 0.
-
-    Those along h flip where their uniform number is below exp(-2 beta |h|); all others get the sign of h.
-    """
-    fields = _fields(digits, total)
-    against = _below(_flip_along, digits, spins.shape, fields, beta, random)
-    along = chosen(digits, [None if h is None else spins if not h else -1 if h > 0 else 0 for h in fields])
-    assert isinstance(along, Tensor)
-    return against.bitwise_and_((spins ^ along).bitwise_not_()).bitwise_xor_(along)
-
-
-def for_programs(rule: Rule, total: int, beta: float) -> Tensor:
-    """What a rule takes in place of beta in a program, which then serves all values."""
-    odds = _against_field if rule is heat_bath else _flip_along
-    return digit_changes(_thresholds(odds, total, beta, IN_PROGRAMS), IN_PROGRAMS)
-
-
-def _against_field(beta: float, h: int) -> float:
-    return 1 / (1 + math.exp(min(2 * beta * h, 700)))
-
-
-def _flip_along(beta: float, h: int) -> float:
-    return math.exp(-2 * beta * h) if h else TIES
-
-
-def _thresholds(odds: Callable[[float, int], float], total: int, beta: float, levels: int) -> list[int]:
-    """2^levels times the probabilities at h = 0, 2, ..., total or 1, 3, ..., total."""
-    return [min(2**levels - 1, round(2**levels * odds(beta, h))) for h in range(total % 2, total + 1, 2)]
-
-
-def _below(
-    odds: Callable[[float, int], float],
-    digits: Planes,
-    shape: tuple[int, ...],
-    fields: list[int | None],
-    beta: float | Tensor,
-    random: Random,
-) -> Tensor:
-    """Where a uniform number is below the probability at |h|."""
-    places = [None if h is None else abs(h) // 2 for h in fields]
-    if isinstance(beta, Tensor):
-        return below_by_changes(digits, shape, beta, places, random)
-    thresholds = _thresholds(odds, max(h for h in fields if h is not None), beta, LEVELS)
-    return below(digits, shape, [None if place is None else thresholds[place] for place in places], LEVELS, random)
-
-
-def _fields(digits: Planes, total: int) -> list[int | None]:
-    """The local field, in quanta, for each number of pulls that the digits may say; None where it is none."""
-    return [2 * n - total if n <= total else None for n in range(2 ** len(digits))]
 
 
 def _group(begin: int, part: Tensor, place: Tensor, totals: Tensor, couplings: tuple[Tensor, Tensor, Tensor]) -> Group:

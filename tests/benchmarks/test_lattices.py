@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from helpers_grbm import PASS
+from helpers_grbm import FAIL, PASS
 from torch import Tensor
 
 from benchmarks import packages
-from benchmarks.cases.gibbs import COUPLING, jax_checkerboard, numpy_checkerboard, torch_checkerboard
+from benchmarks.cases.gibbs import (
+    COUPLING,
+    glass,
+    jax_checkerboard,
+    jax_glass,
+    numpy_checkerboard,
+    numpy_glass,
+    torch_checkerboard,
+)
 from ebmlab.domains import Spin
 from ebmlab.energies import Ising
 from ebmlab.testing import chi_square_p
@@ -59,3 +68,18 @@ def test_a_coupling_3_percent_smaller_is_detected() -> None:
     torch.manual_seed(0)
     wrong = (-Ising.lattice(SIDE, COUPLING * 0.97)(states)).softmax(0).multinomial(CHAINS, replacement=True)
     assert _p_value(states[wrong]) < 1e-6
+
+
+def test_programs_for_gaussian_couplings_follow_the_law() -> None:
+    """Of the first eight spins."""
+    (energy, right, below), number = glass(SIDE), 2 ** torch.arange(8)
+    states = Spin(SIDE * SIDE).enumerate()
+    first = lambda x: x[:, :8].gt(0).long() @ number  # noqa: E731
+    law = torch.zeros(256).index_add_(0, first(states), (-energy(states)).softmax(0))
+    found = [numpy_glass(energy, _start(), 10 * SWEEPS).run()]
+    with contextlib.suppress(ImportError):
+        found.append(jax_glass(right, below, _start(), 10 * SWEEPS).run())
+    for spins in found:
+        x = torch.from_numpy(np.array(spins)).view(CHAINS, -1)
+        assert chi_square_p(torch.bincount(first(x), minlength=256), law) > PASS
+    assert chi_square_p(torch.bincount(first(x), minlength=256), law.roll(1)) < FAIL

@@ -75,7 +75,7 @@ def test_what_stands_still_and_what_does_not() -> None:
 
 
 def searched(stop_at: int = 0, **options: Any) -> Minimum:
-    torch.manual_seed(0)
+    torch.manual_seed(2)
     energy = Ising.lattice(4, 1.0, field=0.05)
     schedule = Reheated(Geometric(0.05, 5.0), patience=20)
     report = lambda found: found.steps == stop_at  # noqa: E731

@@ -19,6 +19,7 @@ from ebmlab.io.files import load, save
 from ebmlab.problems import Clique, Geometric, Linear, Minimum, Resampled, erdos_renyi, minimise, plus_minus_j
 from ebmlab.problems.chains import Words
 from ebmlab.samplers import ACS, GWG, ChromaticGibbs, DiscreteHAMS, Gibbs, PathAuxiliary, Sampler, Tempered
+from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
 
 FILE = "a/search.pt"
 
@@ -177,7 +178,8 @@ HOSTILE: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_file_is_one_line(case: str) -> None:
+def test_a_hostile_file_is_one_line(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MultiSpin, "pays", lambda *_: False)
     energy = plus_minus_j(6, seed=1)
     searched(energy, ChromaticGibbs(), 5, stop_at=20, saved=FILE)
     save(HOSTILE[case](load(Path(FILE))), Path(FILE))
@@ -224,6 +226,26 @@ def test_words_in_which_the_fixed_spin_moves_are_one_line() -> None:
     save(kept, Path(FILE))
     with pytest.raises(UserError, match="none of this energy's"):
         searched(energy, ChromaticGibbs(), 270, saved=FILE)
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_a_search_goes_on_where_chains_are_kept_in_another_form(words: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a compiler, or with one."""
+    energy = plus_minus_j(6, seed=1)
+    monkeypatch.setattr(MultiSpin, "pays", lambda *_: words)
+    searched(energy, ChromaticGibbs(), 70, stop_at=20, saved=FILE)
+    best = load(Path(FILE))["chains"]["best"]
+    assert best.dtype == (torch.int64 if words else torch.int8)
+    monkeypatch.setattr(MultiSpin, "pays", lambda *_: not words)
+    coded = multi_spin(energy)
+    assert coded is not None
+    spins = coded.unpacked(best, 70) if words else best
+    found = searched(energy, ChromaticGibbs(), 70, saved=FILE)
+    assert found.steps == 70 and bool((found.energy <= energy(spins.float())).all())
+    if not words:
+        save(with_chains("best", lambda x: x[:9])(load(Path(FILE))), Path(FILE))
+        with pytest.raises(UserError, match="search"):
+            searched(energy, ChromaticGibbs(), 70, saved=FILE)
 
 
 def test_it_is_written_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

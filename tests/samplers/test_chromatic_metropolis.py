@@ -19,9 +19,9 @@ from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
 from ebmlab.problems import Geometric, minimise, plus_minus_j
 from ebmlab.problems import chains as problem_chains
-from ebmlab.samplers import ChromaticMetropolis
+from ebmlab.samplers import ChromaticMetropolis, spin_rules
 from ebmlab.samplers import chromatic_metropolis as module
-from ebmlab.samplers import multi_spin as words_module
+from ebmlab.samplers.multi_spin import MultiSpin
 
 
 def uniform_glass() -> Ising:
@@ -104,7 +104,7 @@ def test_the_acceptance_is_the_share_that_flips(energy: Energy) -> None:
 @cases("words", {"in words": True, "in floats": False}, fast=["in floats"])
 def test_a_ring_finds_its_ground_states(words: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all chains of 20 spins do; flips that are certain at no cost leave walls that never meet."""
-    monkeypatch.setattr(words_module.MultiSpin, "pays", lambda *_: words)
+    monkeypatch.setattr(MultiSpin, "pays", lambda *_: words)
     torch.manual_seed(0)
 
     def found() -> float:
@@ -115,7 +115,7 @@ def test_a_ring_finds_its_ground_states(words: bool, monkeypatch: pytest.MonkeyP
         return float((x.float().mean(1).abs() == 1).float().mean())
 
     assert found() > 0.95
-    for where in (module, words_module):
+    for where in (module, spin_rules):
         monkeypatch.setattr(where, "TIES", 1.0 - 2.0**-20)
     assert found() < 0.8
 

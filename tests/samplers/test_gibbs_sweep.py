@@ -211,8 +211,9 @@ def test_rows_add_up_to_the_local_field(pairs: Any, scan: Any) -> None:
     assert state.laws is not None and state.places is not None
     for begin, sites, rows, within in state.laws.tables:
         near = torch.arange(40) if sites is None else sites
-        found = rows.view(len(near), 21, -1, 21)[torch.arange(len(near)), values[:, near]].sum(1)
-        k = found.shape[1]
+        k = 1 if within is None else len(within)
+        assert not rows[:, k * 21 :].any()
+        found = rows[:, : k * 21].view(len(near), 21, k, 21)[torch.arange(len(near)), values[:, near]].sum(1)
         if within is not None:
             inner = within.view(k, k, 21, 21)[:, torch.arange(k), values[:, begin : begin + k]]
             found = found + inner.sum(2).transpose(0, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,33 +10,20 @@ from typing import Any
 import pytest
 import torch
 from helpers_mutants import mutant
+from helpers_spins import MODELS, chi_square_p, exact, ising, metropolis_up
 from torch import Tensor
 
 from ebmlab.energies import Ising
-from ebmlab.energies.paths.tempering import tempered
 from ebmlab.graphs import Edges, lattice_edges
 from ebmlab.numerics import bit_planes
-from ebmlab.numerics.bit_planes import added, below, random_words
+from ebmlab.numerics.bit_planes import added, below
 from ebmlab.problems import frustrated_loops, minimise
 from ebmlab.samplers import ChromaticGibbs
-from ebmlab.samplers import multi_spin as module
-from ebmlab.samplers.chromatic_metropolis import TIES
-from ebmlab.samplers.multi_spin import MultiSpin, Rule, heat_bath, metropolis, multi_spin
+from ebmlab.samplers import multi_spin as coding
+from ebmlab.samplers import spin_rules as module
+from ebmlab.samplers.multi_spin import LARGEST, MultiSpin, multi_spin
+from ebmlab.samplers.spin_rules import Rule, heat_bath, metropolis
 
-
-def ising(couplings: dict[tuple[int, int], float], field: list[float]) -> Ising:
-    matrix = torch.zeros(len(field), len(field))
-    for (i, j), value in couplings.items():
-        matrix[i, j] = matrix[j, i] = value
-    return Ising(matrix, torch.tensor(field))
-
-
-MODELS = {
-    "signs, degrees 0 to 3": ising({(0, 1): 0.5, (0, 2): -0.5, (1, 2): -0.5, (0, 3): 0.5, (3, 4): -0.5}, [0.0] * 6),
-    "weights and fields": ising({(0, 1): 0.5, (1, 2): -1.0, (2, 3): 1.5, (0, 3): -0.5}, [0.0, 0.5, -1.0, 0.0, 1.0]),
-    "a star of five": ising({(0, i): (-1.0) ** i for i in range(1, 6)}, [0.0] * 6),
-    "fields alone": ising({}, [0.25, -0.75, 0.5]),
-}
 models = pytest.mark.parametrize("energy", MODELS.values(), ids=MODELS)
 Make = Callable[[Ising], MultiSpin]
 
@@ -71,17 +57,13 @@ def conditionals(make: Make, energy: Ising, beta: float, rule: Rule | None, stat
     for group in groups:
         words, sites = coded.packed(states.repeat_interleave(256, 0)), coded.order[group.begin : group.end]
         coded.groups = [group]
-        coded.sweep(words, beta, EveryNumber(), rule)
+        coded.sweep(words, beta, EveryNumber(), rule or heat_bath)
         x = coded.unpacked(words, 256 * len(states)).view(len(states), 256, -1)
         counts[:, sites] = (x > 0).double().sum(1)[:, sites]
     field = 2 * beta * energy.local_field(states).double()
-    return counts, torch.sigmoid(field) if rule in (None, heat_bath) else metropolis_up(states, field)
-
-
-def metropolis_up(states: Tensor, cost: Tensor) -> Tensor:
-    """The probability that a spin is up after a flip that costs this much if it is up."""
-    flip = torch.where(cost == 0, TIES, torch.minimum(torch.ones_like(cost), (-states * cost).exp()))
-    return torch.where(states > 0, 1 - flip, flip)
+    return counts, torch.sigmoid(field) if rule is None or rule.__name__ == "heat_bath" else metropolis_up(
+        states, field
+    )
 
 
 def law_holds(make: Make, energy: Ising, rule: Rule | None = None, states: Tensor | None = None) -> bool:
@@ -89,6 +71,12 @@ def law_holds(make: Make, energy: Ising, rule: Rule | None = None, states: Tenso
     x = energy.domain.enumerate().to(energy.dtype) if states is None else states
     found = [conditionals(make, energy, beta, rule, x) for beta in (0.3, 1.1)]
     return all(float((counts - 256 * p).abs().max()) <= 0.5001 for counts, p in found)
+
+
+@pytest.fixture(autouse=True)
+def by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel in C++ has tests of its own."""
+    monkeypatch.setattr(coding, "by_kernel", lambda device: False)
 
 
 @pytest.fixture
@@ -106,7 +94,7 @@ def test_every_conditional_is_exact_to_half_a_digit(energy: Ising, rule: Rule, e
 @pytest.mark.parametrize("rule", [heat_bath, metropolis])
 def test_the_largest_hub_has_the_exact_law_at_each_of_its_fields(rule: Rule, eight_digits: None) -> None:
     """So many neighbours as are allowed, of which none, one, ... and all are up; the same from weights."""
-    size = module.LARGEST + 1
+    size = LARGEST + 1
     star = ising({(0, i): 0.125 * (-1.0) ** i for i in range(1, size)}, [0.0] * size)
     up = torch.tril(torch.ones(size, size))[:, torch.randperm(size)].mul(2).sub(1)
     weights = ising({(0, 1): 31 / 8, (0, 2): -20 / 8, (1, 2): 1 / 8}, [11 / 8, 0.0, 0.0])
@@ -121,7 +109,6 @@ def coded(energy: Ising, make: Callable[[Ising], MultiSpin | None] = multi_spin)
 
 MUTANTS: dict[str, tuple[Any, str, str]] = {
     "a carry is lost": (added, "a & b | half & c", "a & b"),
-    "half the field": (multi_spin, "min(2 * beta * h, 700)", "min(beta * h, 700)"),
     "the rest of the digits turned round": (below, "below(narrowed, where", "~below(narrowed, where"),
     "the rest is left out": (below, "if len(where)", "if False"),
     "and for or": (below, "bitwise_or_(bits)", "bitwise_and_(bits)"),
@@ -136,25 +123,26 @@ def test_a_wrong_law_is_seen(name: str, eight_digits: None, monkeypatch: pytest.
     function, old, new = MUTANTS[name]
     wrong = mutant(function, old, new)
     make = coded if function is not multi_spin else partial(coded, make=wrong)
-    if function is multi_spin:
-        monkeypatch.setitem(wrong.__globals__, "LEVELS", 8)
-    else:
+    if function is added:
+        monkeypatch.setattr(coding, "added", wrong)
+    elif function is below:
         monkeypatch.setitem(wrong.__globals__, "REST", 5)
-        monkeypatch.setattr(module, function.__name__, wrong)
+        monkeypatch.setattr(module, "below", wrong)
     assert not all(law_holds(make, energy) for energy in MODELS.values())
 
 
-WRONG = {
-    "half the cost": ("math.exp(-2 * beta * h)", "math.exp(-beta * h)"),
-    "ties by chance": ("if h else TIES", "if h else 0.5"),
-    "all flip against the field": (".bitwise_and_((spins ^ along).bitwise_not_())", ""),
-    "ties that always flip": ("spins if not h else", "~spins if not h else"),
+WRONG: dict[str, tuple[Rule, str, str]] = {
+    "half the field": (heat_bath, "min(2 * beta * h, 700)", "min(beta * h, 700)"),
+    "half the cost": (metropolis, "math.exp(-2 * beta * h)", "math.exp(-beta * h)"),
+    "ties by chance": (metropolis, "if h else TIES", "if h else 0.5"),
+    "all flip against the field": (metropolis, ".bitwise_and_((spins ^ along).bitwise_not_())", ""),
+    "ties that always flip": (metropolis, "spins if not h else", "~spins if not h else"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_metropolis_is_seen(name: str, eight_digits: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = mutant(metropolis, *WRONG[name])
+def test_a_wrong_rule_is_seen(name: str, eight_digits: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = mutant(*WRONG[name])
     monkeypatch.setitem(wrong.__globals__, "LEVELS", 8)
     assert not all(law_holds(coded, energy, wrong) for energy in MODELS.values())
 
@@ -162,42 +150,10 @@ def test_a_wrong_metropolis_is_seen(name: str, eight_digits: None, monkeypatch: 
 def swept(energy: Ising, x: Tensor, betas: list[float], rule: Rule = heat_bath) -> Tensor:
     """The states, by number, of 2^17 chains after sweeps from x."""
     model = coded(energy)
-    words, random = model.packed(x.expand(2**17, -1)), random_words(torch.device("cpu"))
-    for beta in betas:
-        model.sweep(words, beta, random, rule)
+    words = model.packed(x.expand(2**17, -1))
+    model.sweeps(words, betas, rule)
     bits = model.unpacked(words, 2**17).gt(0).long()
     return bits @ (2 ** torch.arange(bits.shape[1]).flip(0))
-
-
-def exact(energy: Ising, start: int, betas: list[float], rule: Rule = heat_bath) -> Tensor:
-    """The law of one chain after draws, or Metropolis flips, of one site after the other, colour by colour."""
-    states = energy.domain.enumerate().to(energy.dtype)
-    law = torch.zeros(len(states), dtype=torch.float64)
-    law[start] = 1
-    for beta, sites in itertools.product(betas, energy.colours):
-        weights = (-tempered(energy, beta)(states).double()).exp()
-        for i in sites.tolist():
-            other = torch.arange(len(states)) ^ 1 << (states.shape[1] - 1 - i)
-            if rule is heat_bath:
-                law = (law + law[other]) * weights / (weights + weights[other])
-            else:
-                same = (weights - weights[other]).abs() < 1e-9
-                flip = torch.where(same, TIES, (weights[other] / weights).clamp(max=1.0))
-                law = law * (1 - flip) + (law * flip)[other]
-    return law
-
-
-def chi_square_p(counts: Tensor, law: Tensor) -> float:
-    from scipy.stats import chi2
-
-    expected = counts.sum() * law
-    assert bool((counts[law == 0] == 0).all())
-    seen = expected > 5
-    observed = torch.cat([counts[seen], counts[~seen].sum().view(1)])
-    wanted = torch.cat([expected[seen], expected[~seen].sum().view(1)])
-    kept = wanted > 0
-    value = ((observed - wanted) ** 2 / wanted)[kept].sum()
-    return float(chi2.sf(float(value), int(kept.sum()) - 1))
 
 
 @models

@@ -12,6 +12,7 @@ from torch.nn.utils.parametrize import register_parametrization
 
 from ebmlab.data.numbers import as_numbers
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.pairwise.neighbours import Neighbours
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges, colour
 from ebmlab.numerics.unrounded import unrounded
@@ -43,6 +44,7 @@ class Pairwise(Energy):
     neighbours: Neighbours
     _colours: list[Tensor] | None
     _lists: list[Neighbours]
+    _in_order: Sequence[Neighbours] = ()
     _seen: tuple[Tensor, int, Tensor] | None
 
     def __init__(self, coupling: Matrix, field: Any, event: tuple[int, ...] = (), learn: bool = False) -> None:
@@ -75,10 +77,9 @@ class Pairwise(Energy):
             if name in {**self._buffers, **self._modules}:
                 delattr(self, name)
         self.sparse = 0 < len(edges.values) < SPARSE * edges.size**2
-        self._colours, self._lists, self._seen = None, [], None
+        self._colours, self._lists, self._in_order, self._seen = None, [], (), None
         if self.sparse:
-            degrees = torch.bincount(edges.rows, minlength=edges.size)
-            self.neighbours = Neighbours(edges.columns, edges.values, degrees).to(self.field)
+            self.neighbours = Neighbours.given_by(edges).to(self.field)
         else:
             self.register_buffer("coupling", edges.matrix().to(self.field))
 
@@ -109,7 +110,15 @@ class Pairwise(Energy):
             if not self.sparse or self._colours is None or self._colours[0].device != self.field.device:
                 self._colours = [sites.to(self.field.device) for sites in colour(self.edges())]
             self._lists = [self.neighbours.of(sites) for sites in self._colours] if self.sparse else []
+            self._in_order = ()
         return self._colours
+
+    def in_order(self) -> Neighbours:
+        """The neighbours of all sites, one colour after the other; kept until a coupling changes."""
+        order = torch.cat(self.colours)
+        if not self._in_order:
+            self._in_order = ((self.neighbours if self.sparse else Neighbours.given_by(self.edges())).of(order),)
+        return self._in_order[0]
 
     def _has_changed(self) -> bool:
         """Whether couplings have changed since the last call, in place too, as where a chain follows a training.
@@ -163,44 +172,6 @@ class Pairwise(Energy):
 
     def _energy(self, x: Tensor, local: Tensor) -> Tensor:
         return -0.5 * (x * (local + self.field.to(x.dtype))).flatten(1).sum(1)
-
-
-class Neighbours(nn.Module):
-    """The neighbours of some sites, one site after the other.
-
-    Args:
-        sites: numbers of the neighbours, int64.
-        weights: the couplings to them, as many.
-        degrees: how many belong to each site, `(k,)`.
-    """
-
-    sites: Tensor
-    weights: Tensor
-    offsets: Tensor
-
-    def __init__(self, sites: Tensor, weights: Tensor, degrees: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("sites", sites)
-        self.register_buffer("weights", weights)
-        self.register_buffer("offsets", degrees.cumsum(0) - degrees)
-
-    @property
-    def degrees(self) -> Tensor:
-        """How many neighbours each site has, `(k,)`."""
-        return torch.cat([self.offsets[1:], self.offsets.new_tensor([len(self.sites)])]) - self.offsets
-
-    def edges(self) -> Edges:
-        """The lists as entries of a matrix, if these are the lists of all sites."""
-        size = len(self.offsets)
-        rows = torch.arange(size, device=self.sites.device).repeat_interleave(self.degrees)
-        return Edges(size, rows, self.sites, self.weights)
-
-    def of(self, chosen: Tensor) -> Neighbours:
-        """The lists of the `chosen` sites alone, in their order."""
-        degrees = self.degrees[chosen]
-        entries = torch.arange(int(degrees.sum()), device=chosen.device)
-        entries += (self.offsets[chosen] - degrees.cumsum(0) + degrees).repeat_interleave(degrees)
-        return Neighbours(self.sites[entries], self.weights[entries], degrees)
 
 
 def _made(kind: type[Pairwise], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pairwise:

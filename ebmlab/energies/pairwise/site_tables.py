@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+LINE = 16  # numbers that a processor reads at once: rows of several sites are as long as whole lines
+
 
 class SiteTable(NamedTuple):
     """Logits of one site, or of a few neighbouring ones, as sums of rows: one for each other site j, chosen by x_j.
@@ -15,7 +17,7 @@ class SiteTable(NamedTuple):
         begin: the first of the k sites whose logits they are.
         sites: the sites j in order, the k sites themselves among them, `(n,)`; None if they are all sites.
         rows: `(n q, k q)`. Row m q + b holds J_ij(a, b) of all k sites i and all a, where j is the m-th of `sites`. The
-            rows of one of the k sites hold its own h_i(a), and 0 for the others.
+            rows of one of the k sites hold its own h_i(a), and 0 for the others. More columns are 0.
         within: J_ij(a, b) among the k sites, `(k, k q, q)`, the first axis being i; None if k is 1.
     """
 
@@ -60,7 +62,8 @@ def joint_tables(pairs: Tensor, coupling: Tensor, field: Tensor, size: int) -> l
     tables = []
     for begin in range(0, d, size):
         k = min(size, d - begin)
-        blocks = coupling.new_zeros(d, q, k, q)  # (j, b, i, a)
+        rows = coupling.new_zeros(d * q, -(-k * q // LINE) * LINE)
+        blocks = rows[:, : k * q].view(d, q, k, q)  # (j, b, i, a)
         for m in range(k):
             after, before = smaller[begin + m], larger[begin + m]
             blocks[j[after], :, m] = coupling[after].mT
@@ -68,5 +71,5 @@ def joint_tables(pairs: Tensor, coupling: Tensor, field: Tensor, size: int) -> l
         own = blocks[begin : begin + k]
         within = own.permute(2, 0, 1, 3).flatten(1, 2).clone() if k > 1 else None
         own.zero_().diagonal(dim1=0, dim2=2).copy_(field[begin : begin + k].T.expand(q, q, k))
-        tables.append(SiteTable(begin, None, blocks.view(d * q, k * q), within))
+        tables.append(SiteTable(begin, None, rows, within))
     return tables
