@@ -11,7 +11,7 @@ from ebmlab.energies import RBM, Energy
 from ebmlab.native import Moved, Weights
 from ebmlab.samplers.state import Info
 
-FEWEST_STEPS = 8  # before them the kernel copies the weights
+FEWEST_STEPS = 8  # the kernel begins with a copy of the weights, which takes as long as a few of them
 FEW, LARGE = 16, 2**20  # chains that move at once on an RBM of any size; weights of one on which no others do
 
 Steps = Callable[[Weights], Moved | None]
@@ -27,7 +27,7 @@ def at_once(steps: Steps, energy: Energy, *, x: Tensor, num_steps: int, most: in
         num_steps: how many steps they take.
         most: chains on an RBM that is not large; more of them move faster step by step.
     """
-    if type(energy) is not RBM or not energy.has_bits or num_steps < FEWEST_STEPS:
+    if type(energy) is not RBM or not energy.has_bits or x.device.type != "cpu" or num_steps < FEWEST_STEPS:
         return None
     if len(x) > (FEW if energy.W.numel() > LARGE else most):
         return None

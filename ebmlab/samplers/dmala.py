@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
-from ebmlab.native import dmala_steps
+from ebmlab.native import Moved, Weights, dmala_steps
 from ebmlab.samplers.at_once import at_once
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin, GuidedEnergy, Options, propose
 from ebmlab.samplers.kernel import Kernel
@@ -73,6 +72,9 @@ class DMALA(DiscreteLangevin):
     def _at_once(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info] | None:
         if type(self) is not DMALA or self.options.plain() != Options():
             return None
-        alpha, beta = float(self.step_size), float(self.balance)
-        steps = partial(dmala_steps, x=x, num_steps=num_steps, step_size=alpha, balance=beta)
+
+        def steps(weights: Weights) -> Moved | None:
+            alpha, beta = float(self.step_size), float(self.balance)
+            return dmala_steps(weights, x, num_steps, step_size=alpha, balance=beta)
+
         return at_once(steps, energy, x=x, num_steps=num_steps, most=MOST)
