@@ -2,13 +2,9 @@
 
 #pragma once
 
-#include <cstdint>
-
 #include "vectors.hpp"
 
 namespace {
-
-typedef int32_t Ints __attribute__((vector_size(BYTES), aligned(4), may_alias));
 
 // The relative error is below 1e-6 down to x = -87; of less it is 0, as of -inf. NaN stays NaN.
 inline Floats exponential(Floats x) {

@@ -19,12 +19,18 @@
 namespace {
 
 typedef float Floats __attribute__((vector_size(BYTES), aligned(4), may_alias));
+typedef int32_t Ints __attribute__((vector_size(BYTES), aligned(4), may_alias));
 typedef uint64_t Words __attribute__((vector_size(BYTES), aligned(8), may_alias));
 
 constexpr int64_t FLOATS = BYTES / 4, WORDS = BYTES / 8;  // of a vector
 
 inline Floats load(const float* p) { return *reinterpret_cast<const Floats*>(p); }
 inline void store(float* p, Floats v) { *reinterpret_cast<Floats*>(p) = v; }
+inline Ints load(const int32_t* p) { return *reinterpret_cast<const Ints*>(p); }
+inline void store(int32_t* p, Ints v) { *reinterpret_cast<Ints*>(p) = v; }
+inline Words load(const uint64_t* p) { return *reinterpret_cast<const Words*>(p); }
+inline void store(uint64_t* p, Words v) { *reinterpret_cast<Words*>(p) = v; }
+
 // The first n numbers, and zeros; no memory beyond them is read.
 inline Floats load_some(const float* p, int64_t n) {
 #if defined(__AVX512F__)
@@ -39,7 +45,7 @@ inline Floats load_some(const float* p, int64_t n) {
   return out;
 #endif
 }
-inline Words load(const uint64_t* p) { return *reinterpret_cast<const Words*>(p); }
-inline void store(uint64_t* p, Words v) { *reinterpret_cast<Words*>(p) = v; }
+
+inline Floats all(float x) { return Floats{} + x; }
 
 }  // namespace

@@ -13,17 +13,17 @@ from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
-from ebmlab.native.colour_sweeps import HEAT_BATH
+from ebmlab.native.ising_sweeps import HEAT_BATH
 from ebmlab.native.word_sweeps import by_kernel
 from ebmlab.numerics.noise import categorical, coins
 from ebmlab.samplers.by_chain import Moved
-from ebmlab.samplers.ising_sweeps import swept as swept_by_kernel
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.spin_rules import Rule, heat_bath
 from ebmlab.samplers.state import Info, State
+from ebmlab.samplers.sweeps_in_cpp import swept as swept_by_kernel
 
 Sweep = Callable[[Energy, Tensor, Tensor], Tensor]
 COLOURS = 8  # largest number in a compiled sweep: with many, the program is long and takes minutes to compile
@@ -113,7 +113,8 @@ class ChromaticGibbs(Sampler):
     lattice the colours form a checkerboard. A sweep costs about one evaluation of the energy and counts as one.
 
     `sample` and `last_states` put many chains of an Ising model into the bits of words, if its couplings and fields are
-    small multiples of one number (`MultiSpin`). The law is the same.
+    small multiples of one number (`MultiSpin`). Kernels in C++ sweep other Ising models and `Potts.lattice`, where a
+    compiler is at hand. The law is the same.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -139,7 +140,7 @@ class ChromaticGibbs(Sampler):
 
     @property
     def _ties(self) -> float | None:
-        """What makes the kernel of `ising_sweeps` do as `_sweep`; None if a subclass has a sweep of its own."""
+        """What makes the kernel of `sweeps_in_cpp` do as `_sweep`; None if a subclass has a sweep of its own."""
         return HEAT_BATH if type(self)._sweep is ChromaticGibbs._sweep else None
 
     @torch.no_grad()

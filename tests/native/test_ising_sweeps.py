@@ -13,9 +13,11 @@ from helpers_tier import cases
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from ebmlab.native import colour_sweeps as module
-from ebmlab.native import library
-from ebmlab.native.colour_sweeps import BLOCK, HEAT_BATH, Rows, kernels, sweep
+from ebmlab.native import ising_sweeps as module
+from ebmlab.native import library, sweeps
+from ebmlab.native.ising_sweeps import HEAT_BATH, kernels, sweep
+from ebmlab.native.sweeps import BLOCK, Rows
+from ebmlab.testing import chi_square_p
 
 pytestmark = pytest.mark.skipif(kernels() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 SOURCE = Path(module.__file__).with_suffix(".cpp")
@@ -104,19 +106,6 @@ def swept(model: Model, table: Tensor, betas: list[float], ties: float) -> Tenso
     return (table > 0).long().T @ (2 ** torch.arange(len(table)).flip(0))
 
 
-def p_value(counts: Tensor, expected: Tensor) -> float:
-    """By chi-square, with states that are expected less than five times put together."""
-    from scipy.stats import chi2
-
-    rare = expected < 5
-    counts, expected = (torch.cat([part[~rare], part[rare].sum().view(1)]) for part in (counts.double(), expected))
-    kept = expected > 0
-    if bool((counts[~kept] > 0).any()):
-        return 0.0
-    value = ((counts - expected) ** 2 / expected)[kept].sum()
-    return float(chi2.sf(float(value), max(1, int(kept.sum()) - 1)))
-
-
 def worst_p(ties: float, names: dict[str, Model] = MODELS) -> float:
     """Of two sweeps of 2^17 chains from one state, over all models."""
     found = []
@@ -124,7 +113,7 @@ def worst_p(ties: float, names: dict[str, Model] = MODELS) -> float:
         size = len(model[1])
         table = states(size)[[2]].T.repeat(1, 2**17)
         counts = torch.bincount(swept(model, table, [0.4, 1.3], ties), minlength=2**size)
-        found.append(p_value(counts, law(model, 2, [0.4, 1.3], ties) * 2**17))
+        found.append(chi_square_p(counts, law(model, 2, [0.4, 1.3], ties)))
     return min(found)
 
 
@@ -196,7 +185,7 @@ def independence_p() -> float:
     ]
     both = [torch.outer(torch.stack([1 - one, one]), torch.stack([1 - two, two])) for _, _, one, two in pairs]
     counts = [torch.bincount(2 * a + b, minlength=4) for a, b, _, _ in pairs]
-    return min(p_value(n, law.flatten() * 2**18) for n, law in zip(counts, both, strict=True))
+    return min(chi_square_p(n, law.flatten()) for n, law in zip(counts, both, strict=True))
 
 
 def test_chains_sites_and_sweeps_are_independent() -> None:
@@ -223,7 +212,7 @@ def test_the_number_of_threads_and_calls_does_not_matter(ties: float) -> None:
 @pytest.mark.parametrize("burst", [2**31, 1])
 def test_reports_count_each_change(burst: int, ties: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """In calls of one sweep of a few chains, too: each sweep is compared with the states before it."""
-    monkeypatch.setattr(module, "BURST", burst)
+    monkeypatch.setattr(sweeps, "BURST", burst)
     rows, table = rows_of(dense(9), torch.zeros(9)), torch.ones(9, 3 * BLOCK + 5)
     for beta in (0.2, 1.0):
         before, hops = table.clone(), torch.full((table.shape[1],), 100.0)
@@ -238,11 +227,11 @@ def test_reports_count_each_change(burst: int, ties: float, monkeypatch: pytest.
 @every_rule
 def test_calls_take_all_sweeps_and_chains(ties: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sweep at its own temperature, in however many calls."""
-    monkeypatch.setattr(module, "BURST", 1)
+    monkeypatch.setattr(sweeps, "BURST", 1)
     model, betas = MODELS["all pairs"], [0.4, 1.3, 0.1]
     table = states(5)[[2]].T.repeat(1, 2**13)
     counts = torch.bincount(swept(model, table, betas, ties), minlength=32)
-    assert p_value(counts, law(model, 2, betas, ties) * 2**13) > 1e-4
+    assert chi_square_p(counts, law(model, 2, betas, ties)) > 1e-4
 
 
 @every_rule
@@ -288,6 +277,19 @@ def test_a_few_chains_of_many_sites_are_torchs(monkeypatch: pytest.MonkeyPatch) 
     assert sweep(torch.ones(4, 8), rows, betas=[1.0]) is not None
 
 
+def test_defaults_of_torch_do_not_reach_the_kernel() -> None:
+    """Neither its default device nor its default type, in the trial before the first use or later."""
+    rows, table = rows_of(torch.zeros(3, 3), torch.full((3,), 90.0)), -torch.ones(3, 40)
+    kernels.cache_clear()
+    torch.set_default_dtype(torch.float16)
+    try:
+        with torch.device("meta"):
+            assert sweep(table, rows, betas=[1.0]) is not None
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert bool((table == 1).all())
+
+
 def exponential(folder: Path) -> Callable[[Tensor], Tensor]:
     """The kernel's own exp."""
     source = folder / "exponentials.cpp"
@@ -322,16 +324,21 @@ MUTANTS = {  # what is wrong, whether a few sweeps before the first use show it,
     "odds for a probability": (HEAT_BATH, True, "* (1.f + e) <", "<"),
     "never uphill": (TIES, True, " | (uniform(random) < UNIT * p)", ""),
     "no ties": (TIES, True, "cost == 0.f ? all(ties) : p", "p"),
-    "the first temperature for all": (HEAT_BATH, False, "2 * betas[t]", "2 * betas[0]"),
-    "a neighbour is left out": (TIES, True, "e = m.offsets[k], end", "e = m.offsets[k] + 1, end"),
-    "no field": (TIES, True, "all(m.fields[k])", "all(0.f)"),
-    "neighbours of other chains": (HEAT_BATH, True, "m.others[e] * width + v * FLOATS", "m.others[e] * width"),
-    "blocks alike": (None, True, "RandomWords(seed, block)", "RandomWords(seed, 0)"),
+    "the first temperature for all": (HEAT_BATH, False, "2 * beta *", "2 * betas.first[0] *"),
+    "a neighbour is left out": (TIES, True, "e = rows.offsets[k], end", "e = rows.offsets[k] + 1, end"),
+    "no field": (TIES, True, "all(rows.fields[k])", "all(0.f)"),
+    "neighbours of other chains": (HEAT_BATH, True, "load(other + v * FLOATS)", "load(other)"),
+    "blocks alike": (
+        None,
+        True,
+        "moves(rows, rule, betas, own, random);",
+        "moves(rows, rule, betas, own, RandomWords(seed, 0));",
+    ),
     "sites alike": (
         None,
         False,
-        "rule(2 * betas[t] * local[v], before, random,",
-        "rule(2 * betas[t] * local[v], before, again = random,",
+        "rule(2 * beta * local[v], before, random,",
+        "rule(2 * beta * local[v], before, again = random,",
     ),
 }
 
@@ -347,7 +354,7 @@ def test_a_wrong_kernel_is_seen(
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
     made = library.compiled(wrong)
     assert made is not None
-    monkeypatch.setattr(module, "compiled", lambda _: made)
+    monkeypatch.setattr(sweeps, "compiled", lambda _: made)
     kernels.cache_clear()
     try:
         assert (kernels() is None) is told

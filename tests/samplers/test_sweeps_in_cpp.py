@@ -1,4 +1,4 @@
-"""Ising models with any couplings, swept by the kernel in C++: the exact law, reports, NaN, and what is torch's."""
+"""Ising and Potts models swept by kernels in C++: the exact law, reports, NaN, and what is torch's."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
 
-from ebmlab.energies import Energy, Ising
+from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.pairwise import pairwise
+from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.paths.tempering import Scaled, tempered
 from ebmlab.errors import UserError
-from ebmlab.native.colour_sweeps import kernels
-from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, chromatic_gibbs, chromatic_metropolis, ising_sweeps
+from ebmlab.native import potts_sweeps
+from ebmlab.native.ising_sweeps import kernels
+from ebmlab.samplers import ChromaticGibbs, ChromaticMetropolis, chromatic_gibbs, chromatic_metropolis, sweeps_in_cpp
 
 needs_kernels = pytest.mark.skipif(kernels() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 SAMPLERS = {"Gibbs": ChromaticGibbs(), "Metropolis": ChromaticMetropolis()}
@@ -87,7 +89,7 @@ def test_temperatures(sampler: ChromaticGibbs, energy: Ising, by_kernel: None) -
 
 @needs_kernels
 def test_a_wrong_temperature_is_seen(energy: Ising, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = mutant(ising_sweeps.swept, "factor * beta", "beta")
+    wrong = mutant(sweeps_in_cpp.swept, "factor * beta", "beta")
     monkeypatch.setattr(chromatic_gibbs, "swept_by_kernel", wrong)
     half = tempered(energy, 0.5)
     assert p_value(LAST["last_states"], ChromaticGibbs(), half, half) < FAIL
@@ -111,7 +113,7 @@ def test_reports_agree_with_torchs(sampler: ChromaticGibbs, energy: Ising, monke
     x, found = energy.random(4000), []
     for _ in range(2):
         found.append(sampler.sample(energy, x, 60)[1].hops.double())
-        monkeypatch.setattr(ising_sweeps, "sweep", lambda *_, **__: None)
+        monkeypatch.setattr(sweeps_in_cpp.ising_sweeps, "sweep", lambda *_, **__: None)
     error = math.sqrt(sum(float(hops.var()) for hops in found) / 4000)
     assert abs(float(found[0].mean() - found[1].mean())) < 5 * error
 
@@ -218,3 +220,75 @@ def test_searches_are_swept_by_it(energy: Ising, by_kernel: None) -> None:
     found = minimise(energy, ChromaticMetropolis(), num_chains=30, num_steps=100)
     lowest = energy(energy.domain.enumerate().float()).min()
     torch.testing.assert_close(found.energy.min().float(), lowest.float())
+
+
+def classes() -> ScalarPotts:
+    """A ring of five sites of three values with a chord, Gaussian couplings and fields."""
+    generator, coupling = torch.Generator().manual_seed(6), torch.zeros(5, 5)
+    for i, j in [*((k, (k + 1) % 5) for k in range(5)), (1, 3)]:
+        coupling[i, j] = coupling[j, i] = 0.8 * torch.randn((), generator=generator)
+    return ScalarPotts(coupling, 0.4 * torch.randn(5, 3, generator=generator))
+
+
+@pytest.fixture(params=["sparse", "dense"])
+def potts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ScalarPotts:
+    monkeypatch.setattr(pairwise, "SPARSE", 1.0 if request.param == "sparse" else 0.0)
+    energy = classes()
+    assert energy.sparse is (request.param == "sparse")
+    return energy
+
+
+def potts_p(last: Last, energy: Energy, law: Energy, alike: bool = False) -> float:
+    torch.manual_seed(1)
+    exact = Exact(law)
+    x = exact.states[:1].expand(30_000, -1, -1) if alike else exact.sample(30_000)
+    return exact.p_value(last(ChromaticGibbs(), energy, x.float()))
+
+
+@needs_kernels
+@pytest.mark.parametrize("last", LAST.values(), ids=LAST)
+def test_potts_models_have_their_law(last: Last, potts: ScalarPotts, by_kernel: None) -> None:
+    assert potts_p(last, potts, potts) > PASS
+    assert potts_p(last, potts, potts, alike=True) > PASS
+    if last is not LAST["annealed"]:
+        half = tempered(potts, 0.5)
+        assert potts_p(last, half, half) > PASS
+        assert potts_p(last, half, potts) < FAIL
+
+
+def test_reports_of_potts_models_agree_with_torchs(potts: ScalarPotts, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(2)
+    x, found = potts.random(4000), []
+    last, info = ChromaticGibbs().sample(potts, x, 1)
+    assert torch.equal(info.hops, (last != x).any(2).sum(1).float()) and bool((info.acceptance == 1).all())
+    for _ in range(2):
+        found.append(ChromaticGibbs().sample(potts, x, 60)[1].hops.double())
+        monkeypatch.setattr(potts_sweeps, "sweep", lambda *_, **__: None)
+    error = math.sqrt(sum(float(hops.var()) for hops in found) / 4000)
+    assert abs(float(found[0].mean() - found[1].mean())) < 5 * error
+
+
+def test_nan_of_potts_models_is_told(potts: ScalarPotts) -> None:
+    potts.field[2, 1] = math.nan
+    last, info = ChromaticGibbs().sample(potts, potts.random(40), 3)
+    assert bool(info.acceptance.isnan().all()) and bool((last.sum(2) == 1).all())
+    with pytest.raises(UserError, match="ScalarPotts: the law of a site given the others is NaN"):
+        ChromaticGibbs().annealed(potts, potts.random(40), betas=[1.0, 2.0])
+
+
+class Second(ScalarPotts):
+    def conditional(self, x: Tensor, sites: Tensor) -> Tensor:
+        return torch.tensor([0.0, 200.0, 0.0]).expand(len(x), len(sites), 3)
+
+
+@needs_kernels
+def test_which_potts_models_the_kernel_sweeps(potts: ScalarPotts, by_kernel: None) -> None:
+    ChromaticGibbs().last_states(Potts.lattice(3, 4, coupling=0.3), torch.eye(4)[torch.zeros(5, 9).long()], 2)
+    for energy in (Second(potts.edges(), potts.field), classes().double()):
+        with pytest.raises(TypeError, match="NoneType"):
+            ChromaticGibbs().last_states(energy, energy.random(50), 2)
+
+
+def test_a_subclass_of_a_potts_model_has_its_own_law(potts: ScalarPotts) -> None:
+    last = ChromaticGibbs().last_states(Second(potts.edges(), potts.field), potts.random(50), 2)
+    assert bool((last.argmax(2) == 1).all())

@@ -1,0 +1,136 @@
+"""What kernels of sweeps by single sites read, and how they are called (`sweeps.hpp`)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+from ebmlab.native.library import compiled
+from ebmlab.native.plain import is_plain
+
+SITE = 16  # couplings that take as long as what else a site takes
+BURST = 2**31  # couplings of chains in a call, which takes 0.1 s; Python hears signals in between
+BLOCK = 32  # chains that a kernel moves together, at most
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A matrix J by rows, and h, in the order in which sites are moved. Those of one colour do not interact.
+
+    Attributes:
+        order: the site of each row, int64 `(d,)`.
+        offsets: where the entries of each row begin, int64 `(d,)`.
+        others: their columns, int64 `(n,)`.
+        weights: the entries, float32 `(n,)`.
+        fields: h, float32 `(d,)`, or `(d, K)` for K values.
+    """
+
+    order: Tensor
+    offsets: Tensor
+    others: Tensor
+    weights: Tensor
+    fields: Tensor
+
+
+def readable(table: Tensor, rows: Rows) -> bool:
+    """Whether a kernel may move these chains."""
+    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or not table.is_contiguous():
+        return False
+    return all(map(is_plain, (table, rows.weights, rows.fields))) and rows.fields.is_contiguous()
+
+
+def swept(
+    library: ctypes.CDLL,
+    table: Tensor,
+    rows: Rows,
+    *,
+    betas: Sequence[float],
+    setting: float,
+    hops: Tensor | None = None,
+) -> Tensor:
+    """Moves chains by a sweep at each inverse temperature, in place, in calls of 0.1 s.
+
+    Args:
+        library: of `sweeping`.
+        table: the chains, each site one row of memory, `(d, B)` or `(d, B, K)`.
+        rows: the couplings and fields.
+        betas: of the sweeps.
+        setting: what this kernel asks for.
+        hops: gets the number of sites that have changed in each sweep added, `(B,)`.
+
+    Returns:
+        A number for each chain, `(B,)`; NaN if one of the fields was.
+    """
+    total = table.new_zeros(table.shape[1])
+    for chains, some in _bursts(rows, table.shape[1], betas):
+        seed = int(torch.randint(2**62, (1,), device=table.device))
+        part = table[:, chains]
+        finite, flips = called(library, part, rows, betas=some, setting=setting, seed=seed, count=hops is not None)
+        total[chains] += finite
+        if hops is not None:
+            hops[chains] += flips
+    return total
+
+
+def _bursts(rows: Rows, num_chains: int, betas: Sequence[float]) -> Iterator[tuple[slice, Sequence[float]]]:
+    """The chains and the temperatures of each call."""
+    work = (len(rows.weights) + SITE * len(rows.order)) * rows.fields.shape[1:].numel()
+    at_once = BLOCK * max(1, BURST // (work * BLOCK))
+    for begin in range(0, num_chains, at_once):
+        chains = slice(begin, min(begin + at_once, num_chains))
+        sweeps = max(1, BURST // (work * max(BLOCK, chains.stop - begin)))
+        for first in range(0, len(betas), sweeps):
+            yield chains, betas[first : first + sweeps]
+
+
+def called(
+    library: ctypes.CDLL,
+    table: Tensor,
+    rows: Rows,
+    *,
+    betas: Sequence[float],
+    setting: float,
+    seed: int,
+    count: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Numbers `(B,)` that are not NaN where all fields were numbers, and how many sites have changed, int32 `(B,)`."""
+    finite = table.new_zeros(table.shape[1])
+    flips = torch.zeros_like(finite, dtype=torch.int32)
+    temperatures = torch.tensor(betas, dtype=torch.float32, device=table.device)
+    parts = (rows.order, rows.offsets, rows.others, rows.weights, rows.fields, temperatures)
+    library.sweep(
+        len(rows.order),
+        len(rows.others),
+        *(part.data_ptr() for part in parts),
+        len(betas),
+        setting,
+        table.data_ptr(),
+        table.stride(0),
+        table.shape[1],
+        finite.data_ptr(),
+        flips.data_ptr() if count else None,
+        seed,
+        torch.get_num_threads(),
+    )
+    return finite, flips
+
+
+def sweeping(source: Path, *, setting: type) -> ctypes.CDLL | None:
+    """The library of a kernel that has not been tried out; None where there is none.
+
+    Args:
+        source: its text.
+        setting: the C type of what it asks for.
+    """
+    library = compiled(source)
+    if library is not None:
+        i, p = ctypes.c_int64, ctypes.c_void_p
+        library.sweep.argtypes = [i, i, p, p, p, p, p, p, i, setting, p, i, i, p, p, ctypes.c_uint64, ctypes.c_int]
+        library.sweep.restype = None
+    return library
