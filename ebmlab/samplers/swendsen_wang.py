@@ -8,11 +8,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Categorical, Spin
+from ebmlab.domains import Categorical, Finite, Spin
 from ebmlab.energies import Energy, Ising, ScalarPotts
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.pairwise import Pairwise
 from ebmlab.errors import UserError
+from ebmlab.native.cluster_steps import Bonds, is_possible, moved
 from ebmlab.numerics.noise import bernoulli, categorical, uniform
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.sampler import Sampler
@@ -42,6 +43,7 @@ class SwendsenWang(Sampler):
     domains = (Spin, Categorical)
     keeps_values = False
     exact = True
+    _single = False
 
     def check(self, energy: Energy) -> None:
         name = type(self).__name__
@@ -63,6 +65,29 @@ class SwendsenWang(Sampler):
         valid = ~(rise + probability).isnan()  # as in `Gibbs`: no valid law, so x stays
         new = replace(state, x=Merge(valid)(y, x), step=state.step + 1)
         return new, Info(lambda: probability.masked_fill(~valid, torch.nan), Moved(energy.domain, new.x, x))
+
+    def _run(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
+        found = self._in_cpp(energy, x, num_steps)
+        return super()._run(energy, x, num_steps) if found is None else found[0]
+
+    def _reported(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info]:
+        if (found := self._in_cpp(energy, x, num_steps)) is None:
+            return super()._reported(energy, x, num_steps)
+        last, acceptance, changes = found
+        return last, Info(acceptance, changes.to(acceptance), evaluations=num_steps) / max(num_steps, 1)
+
+    @torch.no_grad()
+    def _in_cpp(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The last states, and sums of acceptances and changes; None where torch must take the steps."""
+        if "_single" not in vars(type(self)) or self._watched:  # a subclass may do otherwise
+            return None
+        model = cast(Ising | ScalarPotts, energy)
+        if not is_possible(bonds := _bonds(model)):
+            return None
+        domain = cast(Finite, energy.domain)
+        values = domain.to_index(x).int().contiguous()
+        found = moved(values, domain.num_values, bonds, num_steps=num_steps, wolff=self._single)
+        return domain.from_index(values.long()).to(x.dtype), *found
 
     def _bonded(self, model: Ising | ScalarPotts, x: Tensor) -> tuple[Tensor, Tensor]:
         """The cluster of each site of each chain, `(B * d,)`, and the sum of w over all edges of a chain, `(B,)`."""
@@ -87,6 +112,14 @@ class SwendsenWang(Sampler):
             drawn = categorical(logits.log_softmax(1))[label].view(x.shape[:2])
             y = cast(Categorical, model.domain).from_index(drawn).to(x.dtype)
         return y, x.new_ones(len(x)).masked_fill_(logits.view(len(x), -1).sum(1).isnan(), torch.nan)
+
+
+def _bonds(model: Ising | ScalarPotts) -> Bonds:
+    edges, field, spins = model.edges(), model.field.detach(), isinstance(model, Ising)
+    degrees = torch.bincount(edges.rows, minlength=edges.size)
+    offsets = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
+    fields = torch.stack([-field, field], 1) if spins else field.contiguous()
+    return Bonds(offsets, edges.columns.contiguous(), edges.values.detach(), fields if fields.any() else None, spins)
 
 
 def clusters(size: int, a: Tensor, b: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ class Wolff(SwendsenWang):
     other classes each is equally likely. This is accepted with probability min(1, exp(d)), where d is by how much the
     field's part of the energy falls. Without a field it always is. A site lies in a large cluster more often than in a
     small one. Near the critical temperature more of the lattice therefore turns over than if each cluster tossed a
-    coin. All bonds of a lattice are drawn, so a step takes as long as one of `SwendsenWang`.
+    coin. By torch all bonds of a lattice are drawn, so a step takes as long as one of
+    `SwendsenWang`; where a compiler is at hand, the cluster alone is grown.
 
     Example:
         >>> from ebmlab.energies import Ising
@@ -31,6 +32,8 @@ class Wolff(SwendsenWang):
         >>> bool(x.mean() < -0.8)  # most clusters are the whole lattice
         True
     """
+
+    _single = True
 
     def _redrawn(self, model: Ising | ScalarPotts, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """The next states, given the clusters, and the acceptance of each chain's change."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +17,9 @@ from torch import Tensor
 
 from ebmlab.energies import MLP, Energy, Ising, ScalarPotts
 from ebmlab.errors import UserError
+from ebmlab.native import cluster_steps
 from ebmlab.samplers import Gibbs, SwendsenWang, Wolff
+from ebmlab.samplers import swendsen_wang as module
 from ebmlab.samplers.swendsen_wang import clusters
 from ebmlab.testing import chi_square_p
 
@@ -31,6 +35,26 @@ TARGETS: dict[str, Energy] = {
 KERNELS = {"Swendsen-Wang": SwendsenWang, "Wolff": Wolff}
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 mostly_two = cases("energy", TARGETS, fast=("Potts in a field",))
+
+
+BY = ["torch", pytest.param("C++", marks=pytest.mark.skipif(cluster_steps.kernel() is None, reason="needs a compiler"))]
+
+
+def leave_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for where in (module, cluster_steps):  # mutants take theirs from the latter
+        monkeypatch.setattr(where, "is_possible", lambda bonds: False)
+
+
+@pytest.fixture
+def by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_to_torch(monkeypatch)
+
+
+@pytest.fixture(params=BY)
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By torch, and by the kernel in C++."""
+    if request.param == "torch":
+        leave_to_torch(monkeypatch)
 
 
 def parts(size: int, bonds: list[tuple[int, int]]) -> list[list[int]]:
@@ -104,6 +128,7 @@ def number(values: list[int], like: Tensor, exact: Exact) -> Tensor:
     return exact.number(state.unsqueeze(0))
 
 
+@pytest.mark.usefixtures("both_ways")
 @every_kernel
 @mostly_two
 def test_the_transition_matrix_leaves_the_law_invariant_and_is_what_chains_do(
@@ -122,6 +147,7 @@ def test_the_transition_matrix_leaves_the_law_invariant_and_is_what_chains_do(
         assert bool((info.acceptance == 1).all()) or (kernel is Wolff and energy.field.any())
 
 
+@pytest.mark.usefixtures("both_ways")
 @every_kernel
 @mostly_two
 def test_exact_draws_stay_exact_and_chains_converge(energy: Energy, kernel: type[SwendsenWang]) -> None:
@@ -140,6 +166,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.usefixtures("by_torch")
 @pytest.mark.parametrize(("old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_mutants_are_caught(old: str, new: str) -> None:
     assert invariance_p(mutant(SwendsenWang, old, new)(), TARGETS["Ising in a field"]) < FAIL
@@ -156,6 +183,7 @@ WOLFF_MUTANTS = {
 }
 
 
+@pytest.mark.usefixtures("by_torch")
 @cases(("old", "new"), WOLFF_MUTANTS, fast=("half the field",))
 @cases("target", ["Ising in a field", "Potts in a field"], fast=[0])
 def test_mutants_of_wolff_are_caught(old: str, new: str, target: str) -> None:
@@ -176,6 +204,7 @@ def test_clusters_are_connected_parts() -> None:
     assert not clusters(n, order[:-1], order[1:]).any()
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_below_the_critical_temperature_it_turns_over_where_gibbs_does_not() -> None:
     energy, up = Ising.lattice(8, 0.6), torch.ones(200, 64)
     torch.manual_seed(0)
@@ -187,6 +216,7 @@ def test_below_the_critical_temperature_it_turns_over_where_gibbs_does_not() -> 
     assert (turned_over.mean(1) < 0).sum() > 140  # most sites lie in the one large cluster
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_large_sparse_lattices_and_learnt_couplings() -> None:
     energy = Ising.lattice(30, 0.3)
     assert energy.sparse
@@ -197,6 +227,7 @@ def test_large_sparse_lattices_and_learnt_couplings() -> None:
     assert 0.2 < info.hops.mean() / 5 < 0.8  # no coupling, no bond
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_nan_stays_visible() -> None:
     energy = Ising.learnable(4)
     with torch.no_grad():
@@ -213,8 +244,83 @@ def test_wrong_energies() -> None:
         SwendsenWang().sample(ScalarPotts(-RING), ScalarPotts(RING).random(2), 1)
 
 
+@pytest.mark.usefixtures("both_ways")
 @every_kernel
 def test_sites_of_a_single_class_stay_as_they_are(kernel: type[SwendsenWang]) -> None:
     energy = ScalarPotts([[0.0, 1.0], [1.0, 0.0]], num_values=1)
     x = energy.random(3)
     assert torch.equal(kernel().last_states(energy, x, 2), x)
+
+
+CPP_MUTANTS = {
+    "bonds half as likely": ("* 0x1p32);", "* 0x1p31);"),
+    "bonds on edges that are not satisfied": ("if (!satisfied || ", "if ("),
+    "spins that differ are never bonded": ("(x[i] == x[j]) == (m.couplings[e] > 0)", "x[i] == x[j]"),
+    "clusters of one site": ("cluster.push_back(j);", ""),
+    "no field": ("pull[a] += m.fields", "pull[a] += 0 * m.fields"),
+    "the field of the first site": ("m.fields[i * m.values", "m.fields[cluster[0] * m.values"),
+    "the field of other values": ("m.spins ? a ^ first ^ x[i] : a", "m.spins ? a : a"),
+    "every change of one cluster is made": ("numbers.uniform() < accepted", "true"),
+    "one stream for all chains": ("Numbers(seed, b)", "Numbers(seed, 0)"),
+}
+
+
+@pytest.mark.skipif(cluster_steps.kernel() is None, reason="needs a compiler")
+@pytest.mark.parametrize("name", CPP_MUTANTS)
+def test_mutants_of_the_kernel_are_caught(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text, (old, new) = Path(cluster_steps.__file__).with_suffix(".cpp").read_text(), CPP_MUTANTS[name]
+    assert text.count(old) == 1
+    (tmp_path / "cluster_steps.cpp").write_text(text.replace(old, new))
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
+    library, right = cluster_steps.compiled(tmp_path / "cluster_steps.cpp"), cluster_steps.kernel()
+    assert library is not None and right is not None
+    library.step.argtypes = right.step.argtypes
+    monkeypatch.setattr(cluster_steps, "kernel", lambda: library)
+    torch.manual_seed(0)
+    least = 1.0
+    spins, classes = Ising(RING * SIGNS, field=[0.9, -0.7, 0.1, 0.5]), TARGETS["Potts in a field"]
+    starts = {spins: torch.tensor([[1.0, 1, 1, -1]]), classes: torch.eye(3)[torch.tensor([[0, 0, 1, 0]])]}
+    for kernel, (energy, x) in itertools.product((SwendsenWang, Wolff), starts.items()):
+        exact = Exact(energy)
+        y = kernel().last_states(energy, x.expand(20_000, *x.shape[1:]), 1)
+        law = row(kernel, energy, x[0], exact)
+        numbers = exact.number(y)
+        least = min(least, chi_square_p(torch.bincount(numbers, minlength=len(law)), law))
+        pairs = torch.bincount(len(law) * numbers[::2] + numbers[1::2], minlength=len(law) ** 2)
+        least = min(least, chi_square_p(pairs, torch.outer(law, law).flatten()))
+    assert least < FAIL
+
+
+@pytest.mark.skipif(cluster_steps.kernel() is None, reason="needs a compiler")
+@every_kernel
+def test_the_number_of_threads_changes_no_bit_and_chains_may_come_in_parts(
+    kernel: type[SwendsenWang], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    energy, found, before = Ising.lattice(12, 0.44, field=0.1), [], torch.get_num_threads()
+    x = energy.random(50)
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            torch.manual_seed(1)
+            found.append(kernel().sample(energy, x, 5))
+    finally:
+        torch.set_num_threads(before)
+    (one, info), (other, same) = found
+    assert torch.equal(one, other) and torch.equal(info.hops, same.hops) and info.hops.min() > 0
+    monkeypatch.setattr(cluster_steps, "BURST", 3000)  # a few chains a call
+    last, info = kernel().sample(energy, x, 1)
+    assert torch.equal(info.hops, (last != x).sum(1).float()) and len(last) == 50
+    assert last.dtype == x.dtype and info.evaluations == 1
+    monkeypatch.setattr(cluster_steps, "BURST", 1)
+    assert kernel().sample(energy, x[:2], 7)[1].acceptance.min() > 0.2
+
+
+@pytest.mark.skipif(cluster_steps.kernel() is None, reason="needs a compiler")
+def test_a_subclass_goes_its_own_way() -> None:
+    class Still(SwendsenWang):
+        def _redrawn(self, model: Any, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+            return x, x.new_ones(len(x))
+
+    x = TARGETS["Ising"].random(20)
+    assert torch.equal(Still().last_states(TARGETS["Ising"], x, 3), x)
+    assert not torch.equal(SwendsenWang().last_states(TARGETS["Ising"], x, 3), x)
