@@ -33,6 +33,7 @@ PACKAGES = (
     "blackjax",
     "numpyro",
     "thrml",
+    "peapods",
     "rbms",
     "torchebm",
     "ebmkit",

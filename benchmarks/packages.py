@@ -147,6 +147,14 @@ def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Calla
     return thrml_graph(torch.cat(ends), [sites[colour == k] for k in (0, 1)], coupling, chains, sweeps)
 
 
+def peapods_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Callable[[], object]:
+    """Gibbs sweeps over a periodic square lattice, from random spins, with the means that the package takes of each."""
+    from peapods import Ising
+
+    model = Ising((side, side), temperatures=np.array([1 / coupling]), n_replicas=chains)
+    return lambda: model.sample(sweeps, sweep_mode="gibbs", sequential=torch.get_num_threads() == 1)
+
+
 def thrml_graph(
     edges: Tensor, colours: Sequence[Tensor], coupling: Any, chains: int, sweeps: int
 ) -> Callable[[], object]:

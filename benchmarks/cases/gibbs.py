@@ -129,6 +129,7 @@ def checkerboard(side: int) -> Race:
             "ebmlab": lambda: sampling(ChromaticGibbs(), energy, spins, sweeps),
             "ebmlab, compiled": lambda: sampling(ChromaticGibbs(), energy, spins, sweeps, compile=True),
             "thrml": lambda: Contestant(packages.thrml_lattice(side, COUPLING, CHAINS, sweeps)),
+            "peapods": lambda: Contestant(packages.peapods_lattice(side, COUPLING, CHAINS, sweeps)),
             "NumPy": lambda: numpy_checkerboard(spins, side, sweeps),
             "torch, rolled": lambda: torch_checkerboard(spins, side, sweeps),
             "JAX": lambda: jax_checkerboard(spins, side, sweeps),

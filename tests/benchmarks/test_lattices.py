@@ -63,6 +63,16 @@ def test_thrml_samples_the_same_law() -> None:
     assert _p_value(x) > PASS
 
 
+def test_peapods_has_the_same_mean() -> None:
+    """Of the sum over bonds, a spin; its chains begin anywhere."""
+    pytest.importorskip("peapods")
+    states = Spin(SIDE * SIDE).enumerate()
+    energies = Ising.lattice(SIDE, COUPLING)(states).double()
+    mean = -float((energies * (-energies).softmax(0)).sum()) / COUPLING / SIDE**2
+    found = packages.peapods_lattice(SIDE, COUPLING, 200, 4000)()
+    assert abs(float(np.ravel(found["energies"])[0]) - mean) < 0.005  # type: ignore[index]
+
+
 def test_a_coupling_3_percent_smaller_is_detected() -> None:
     states = Spin(SIDE * SIDE).enumerate()
     torch.manual_seed(0)
