@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from torch import Tensor
@@ -11,11 +12,16 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.energies.hidden_units import BITS, HiddenUnits
+from ebmlab.errors import UserError
+from ebmlab.native import block_gibbs_steps
+from ebmlab.samplers.at_once import at_once
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number
-from ebmlab.samplers.sampler import Sampler, require_bipartite
+from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import BipartiteState, Info
+
+MOST = 32  # chains that move at once
 
 
 @dataclass(kw_only=True)
@@ -85,3 +91,19 @@ class BlockGibbs(Sampler):
 
     def kernel_on(self, energy: Energy) -> Kernel:
         return Kernel(start, step)
+
+    def _at_once(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info] | None:
+        if type(self) is not BlockGibbs:
+            return None
+        steps = partial(block_gibbs_steps, x=x, num_steps=num_steps)
+        return at_once(steps, energy, x=x, num_steps=num_steps, most=MOST)
+
+
+def require_bipartite(sampler: Sampler, energy: Energy) -> None:
+    """Raises `UserError` unless the energy has hidden units."""
+    if not isinstance(energy, Bipartite):
+        other = "MALA" if isinstance(energy.domain, Real) else "DMALA"
+        raise UserError(
+            f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
+            f"but {type(energy).__name__} has none; use {other}, for example"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Protocol, cast
 
 import torch
@@ -62,19 +62,20 @@ def draw_sites(logits: Tensor) -> tuple[Tensor, Tensor]:
     return coins(p), p
 
 
-def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
+def sweep(energy: Energy, table: Tensor, x: Tensor, *, groups: Iterable[Tensor] | None = None) -> Tensor:
     """Draws the sites of one colour after the other from p(x_i | all others) (Alg. 1), into the table.
 
     Args:
         energy: over a coloured graph.
         table: the states, each site one row of memory, `(d, B, ...)`.
         x: a view of it, `(B, *event)`.
+        groups: sites that do not interact, in place of the colours.
 
     Returns:
         A number for each chain, `(B,)`; NaN if one of the laws was not valid.
     """
     graph, total = cast(Coloured, energy), x.new_zeros(len(x))
-    for sites in graph.colours:
+    for sites in graph.colours if groups is None else groups:
         values, finite = draw_sites(graph.conditional(x, sites).transpose(0, 1))
         total += finite.sum(0)
         table[sites] = graph.domain.from_index(values).to(x.dtype)
@@ -83,12 +84,12 @@ def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
 
 def start(energy: Energy, x: Tensor, settings: Sequence[Number]) -> State:
     """x, of which each site is one row of memory."""
-    return State(x=_sites_first(energy, x)[1])
+    return State(x=sites_first(energy, x)[1])
 
 
 def swept(energy: Energy, state: State, sweep: Sweep) -> tuple[State, Tensor]:
     """The state after a sweep, and `(B,)`, whether its laws were valid. Chains of others stay where they were."""
-    table, x = _sites_first(energy, state.x)
+    table, x = sites_first(energy, state.x)
     total = sweep(energy, table, x)
     # not NaN; a program asks one number after the other for `isnan` (findings/torch_compiled_isnan.sh)
     valid = total == total
@@ -155,7 +156,7 @@ class ChromaticGibbs(Sampler):
         Raises:
             UserError: a conditional law is NaN.
         """
-        table, y = _sites_first(energy, x)
+        table, y = sites_first(energy, x)
         total = self._swept_in_cpp(energy, table, betas)
         if total is None:
             at, total = tempered(energy, 1.0), x.new_zeros(len(x))
@@ -235,7 +236,7 @@ class ChromaticGibbs(Sampler):
         """
         if self._watched or self._by_steps:
             return None
-        table, y = _sites_first(energy, x)
+        table, y = sites_first(energy, x)
         if (found := self._swept_in_cpp(energy, table, [1.0] * num_steps, hops)) is not None:
             return None if found.isnan().any() else y
         total, before = x.new_zeros(len(x)), torch.empty_like(table)
@@ -249,7 +250,7 @@ class ChromaticGibbs(Sampler):
         return None if total.isnan().any() else y
 
 
-def _sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
+def sites_first(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
     """A copy of x in which each site is one row of memory, `(d, B, ...)`, and a view of it in the shape of x."""
     table = cast(Finite, energy.domain).flat(x).transpose(0, 1).clone(memory_format=torch.contiguous_format)
     return table, table.transpose(0, 1).view(x.shape)

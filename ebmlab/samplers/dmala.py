@@ -8,11 +8,15 @@ from dataclasses import replace
 from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
+from ebmlab.native import Moved, Weights, dmala_steps
+from ebmlab.samplers.at_once import at_once
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin, GuidedEnergy, Options, propose
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import decide
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.state import EnergyState, Info
+
+MOST = 48  # chains that move at once
 
 
 def start(
@@ -64,3 +68,13 @@ class DMALA(DiscreteLangevin):
 
     def kernel_on(self, energy: Energy) -> Kernel:
         return Kernel(start, step, self.settings(), (self.options.plain(),))
+
+    def _at_once(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info] | None:
+        if type(self) is not DMALA or self.options.plain() != Options():
+            return None
+
+        def steps(weights: Weights) -> Moved | None:
+            alpha, beta = float(self.step_size), float(self.balance)
+            return dmala_steps(weights, x, num_steps, step_size=alpha, balance=beta)
+
+        return at_once(steps, energy, x=x, num_steps=num_steps, most=MOST)

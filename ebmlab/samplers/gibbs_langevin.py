@@ -12,12 +12,13 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Bipartite, BipartiteBridge, Energy, Gaussian, PerChain
 from ebmlab.errors import UserError
+from ebmlab.samplers.block_gibbs import require_bipartite
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.langevin import check_settings
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.numbers import Number
-from ebmlab.samplers.sampler import Sampler, require_bipartite
+from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.schedules import cosine_factors
 from ebmlab.samplers.state import BipartiteState, Info
 from ebmlab.settings import require_count, require_positive

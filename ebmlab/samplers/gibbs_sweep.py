@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, cast
@@ -18,8 +19,11 @@ from ebmlab.energies.pairwise.site_tables import SiteTable
 from ebmlab.native.site_sweeps import SiteRows, is_possible
 from ebmlab.numerics.noise import drawn_by_column, wide
 from ebmlab.samplers.blocks import ball, redraw
+from ebmlab.samplers.by_chain import Moved
+from ebmlab.samplers.chromatic_gibbs import sites_first, sweep
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State
+from ebmlab.samplers.sweeps_in_cpp import pairwise, swept
 from ebmlab.settings import require_choice
 
 
@@ -57,8 +61,9 @@ class GibbsSweep(Sampler):
 
     On a `Potts` model the logits of a site are the sum of one row for each of its neighbours. Rows are gathered by the
     values of x, which stay integers for the length of a sweep. Three sites in order share their rows where most pairs
-    interact. A sweep then reads as much as one gradient does, and counts as one evaluation. On any other energy, each
-    value of each coordinate counts as one, as in `Gibbs`.
+    interact. A sweep then reads as much as one gradient does, and counts as one evaluation. So does one on an `Ising`
+    or `ScalarPotts` model, learnt couplings included. On any other energy, each value of each coordinate counts as one,
+    as in `Gibbs`. Kernels in C++ make the sweeps of these models on a CPU, where a compiler is at hand.
 
     Args:
         scan: `systematic` takes the coordinates in order; `random` in an order that is drawn for each sweep.
@@ -91,6 +96,12 @@ class GibbsSweep(Sampler):
 
     @torch.no_grad()
     def step(self, energy: Energy, state: SweepState) -> tuple[SweepState, Info]:
+        if state.laws is None and pairwise(energy)[0] is not None:
+            x, total = _by_site(energy, state.x, [self._order(cast(Finite, energy.domain).size)])
+            valid = ~total.isnan()
+            new = replace(state, x=Merge(valid)(x, state.x), step=state.step + 1)
+            acceptance = lambda: total.new_ones(len(x)).masked_fill(~valid, torch.nan)  # noqa: E731
+            return new, Info(acceptance, Moved(energy.domain, new.x, state.x))
         if state.laws is None:
             return _one_by_one(energy, state, self._order(cast(Finite, energy.domain).size))
         assert state.places is not None
@@ -109,7 +120,11 @@ class GibbsSweep(Sampler):
             return None
         at = self.init(energy, x)
         if at.laws is None:
-            return None
+            if pairwise(energy)[0] is None:
+                return None
+            orders = [self._order(cast(Finite, energy.domain).size) for _ in range(num_steps)]
+            last, total = _by_site(energy, x, orders, hops)
+            return None if total.isnan().any() else last
         assert at.places is not None
         total = x.new_zeros(len(x))
         for _ in range(num_steps):
@@ -192,6 +207,25 @@ def _states(places: Tensor, like: Tensor) -> Tensor:
 def _moves(sites: Tensor, q: int) -> Tensor:
     """From places in x to rows of the table of a site with these neighbours."""
     return (torch.arange(len(sites), device=sites.device) - sites) * q
+
+
+def _by_site(
+    energy: Energy, x: Tensor, orders: Sequence[Sequence[int]], hops: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """States of an Ising or scalar Potts model after sweeps in these orders, and numbers that are NaN without a law."""
+    table, y = sites_first(energy, x)
+    total = wide(x.new_zeros(len(x)))
+    for order, sweeps in itertools.groupby(orders):
+        betas, sites = [1.0] * len(list(sweeps)), torch.tensor(order, device=x.device)
+        if (found := swept(energy, table, betas=betas, order=sites, hops=hops)) is not None:
+            total += found
+            continue
+        for _ in betas:
+            before = None if hops is None else table.clone()
+            total += sweep(energy, table, y, groups=sites.split(1))  # type: ignore[no-untyped-call]
+            if hops is not None and before is not None:
+                hops += energy.domain.hops(y, before.transpose(0, 1).view(x.shape))
+    return y, total
 
 
 def _one_by_one(energy: Energy, state: SweepState, order: Sequence[int]) -> tuple[SweepState, Info]:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab import engine
-from ebmlab.domains import Domain, Real
-from ebmlab.energies import Bipartite, Bridge, Energy, PerChain
+from ebmlab.domains import Domain
+from ebmlab.energies import Bridge, Energy, PerChain
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
@@ -168,6 +168,8 @@ class Sampler(Recorded, nn.Module):
                 is no number of steps. With `compile` also as `last_states`.
         """
         x = self.check_chains(energy, x, num_steps)
+        if (moved := self._at_once(energy, x, num_steps)) is not None:
+            return moved
         with fast_products(energy, len(x)):
             if compile:
                 x, info = self._compiled(energy, x, num_steps, "sample(compile=True)", report=True)
@@ -198,6 +200,8 @@ class Sampler(Recorded, nn.Module):
             torch.Size([4, 6])
         """
         x = self.check_chains(energy, x, num_steps)
+        if (moved := self._at_once(energy, x, num_steps)) is not None:
+            return moved[0]
         with fast_products(energy, len(x)):
             if compile:
                 return self._compiled(energy, x, num_steps, "last_states(compile=True)")[0]
@@ -238,6 +242,10 @@ class Sampler(Recorded, nn.Module):
 
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
         """The last states of chains moved in place, which adds to `hops`; None where steps are taken one by one."""
+        return None
+
+    def _at_once(self, energy: Energy, x: Tensor, num_steps: int) -> tuple[Tensor, Info] | None:
+        """What `sample` returns, where a kernel in C++ takes all steps in one call; None elsewhere."""
         return None
 
     def _compiled(
@@ -288,13 +296,3 @@ def _takes_starts(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(self, energy, energy.as_states(x), *args, **kwargs)
 
     return entered
-
-
-def require_bipartite(sampler: Sampler, energy: Energy) -> None:
-    """Raises `UserError` unless the energy has hidden units."""
-    if not isinstance(energy, Bipartite):
-        other = "MALA" if isinstance(energy.domain, Real) else "DMALA"
-        raise UserError(
-            f"{type(sampler).__name__} needs a bipartite energy (an RBM or GRBM: it draws hidden units), "
-            f"but {type(energy).__name__} has none; use {other}, for example"
-        )

@@ -1,13 +1,16 @@
-"""Sweeps by colours of Ising and Potts models, by kernels in C++ on a CPU."""
+"""Sweeps of Ising and Potts models, by kernels in C++ on a CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils.parametrize import is_parametrized
 
 from ebmlab.energies import Energy, Ising
+from ebmlab.energies.pairwise.neighbours import Neighbours
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.paths.tempering import Scaled, TemperedEnergy
 from ebmlab.native import ising_sweeps, potts_sweeps
@@ -16,27 +19,58 @@ from ebmlab.native.sweeps import Rows
 OWN = (TemperedEnergy, Scaled)  # a subclass may have another law, as one of `Ising` may
 
 
+def pairwise(energy: Energy) -> tuple[Ising | ScalarPotts | None, float | Tensor]:
+    """The model that an energy is, or has at another temperature, and beta; None of any other one."""
+    beta: float | Tensor = 1.0
+    while isinstance(energy, TemperedEnergy) and type(energy) in OWN:
+        beta, energy = beta * energy.beta, energy.energy
+    own = (
+        type(energy).__base__ if is_parametrized(energy) else type(energy)
+    )  # whose couplings learn has a class of its own
+    return (cast(Ising | ScalarPotts, energy) if own in (Ising, ScalarPotts) else None), beta
+
+
 def swept(
-    energy: Energy, table: Tensor, *, betas: Sequence[float], ties: float, hops: Tensor | None = None
+    energy: Energy,
+    table: Tensor,
+    *,
+    betas: Sequence[float],
+    ties: float = ising_sweeps.HEAT_BATH,
+    order: Tensor | None = None,
+    hops: Tensor | None = None,
 ) -> Tensor | None:
     """Moves chains in place by a sweep at each inverse temperature, as `native.ising_sweeps.sweep`.
+
+    Args:
+        energy: of the chains.
+        table: the chains, each site one row of memory, `(d, B, ...)`.
+        betas: of the sweeps.
+        ties: as for `native.ising_sweeps.sweep`.
+        order: of the sites, int64 `(d,)`; None for one colour after the other.
+        hops: gets the number of sites that have changed in each sweep added, `(B,)`.
 
     Returns:
         A number for each chain, `(B,)`; NaN if one of the laws was not valid. None where torch must make the sweeps.
     """
     if torch.compiler.is_compiling() or table.device.type != "cpu" or table.dtype != torch.float32:
         return None
-    while isinstance(energy, TemperedEnergy) and type(energy) in OWN and energy.beta.dim() == 0:
-        factor, energy = float(energy.beta), energy.energy
-        betas = [factor * beta for beta in betas]
-    if type(energy) is Ising and not energy.learn and energy.field.device == table.device:
-        return ising_sweeps.sweep(table, _rows(energy), betas=betas, ties=ties, hops=hops)
-    heat_bath = ties == ising_sweeps.HEAT_BATH
-    if type(energy) is ScalarPotts and heat_bath and energy.field.device == table.device:
-        return potts_sweeps.sweep(table, _rows(energy), betas=betas, hops=hops)
-    return None
+    model, factor = pairwise(energy)
+    if model is None or (order is None and model.learn) or model.field.device != table.device:
+        return None
+    if isinstance(factor, Tensor) and factor.dim() > 0:
+        return None
+    betas = [float(factor) * beta for beta in betas]
+    if isinstance(model, Ising):
+        return ising_sweeps.sweep(table, _rows(model, order), betas=betas, ties=ties, hops=hops)
+    if ties != ising_sweeps.HEAT_BATH:
+        return None
+    return potts_sweeps.sweep(table, _rows(model, order), betas=betas, hops=hops)
 
 
-def _rows(energy: Ising | ScalarPotts) -> Rows:
-    lists, order = energy.in_order(), torch.cat(energy.colours)
-    return Rows(order, lists.offsets, lists.sites, lists.weights, energy.field.detach()[order])
+@torch.no_grad()
+def _rows(model: Ising | ScalarPotts, order: Tensor | None) -> Rows:
+    if order is None:
+        lists, order = model.in_order(), torch.cat(model.colours)
+    else:
+        lists = (model.neighbours if model.sparse else Neighbours.given_by(model.edges())).of(order)
+    return Rows(order, lists.offsets, lists.sites, lists.weights, model.field.detach()[order])

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 import torch
 from helpers_family import drawn_potts
-from helpers_finite import Exact
 from helpers_spins import chi_square_p
+from helpers_sweeps import number, transitions
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -55,27 +55,6 @@ MODELS: dict[str, Energy] = {
     "from frequencies": Bridge(frequencies(4, 3), potts(4, 3), beta=0.3),
     "given some sites": Clamped(SIX, STATE, mask=[False, True, False, False, False, True]),
 }
-
-
-def number(energy: Energy, x: Tensor) -> Tensor:
-    domain = cast(Categorical, energy.domain)
-    return domain.to_index(x).flatten(1) @ (domain.num_values ** torch.arange(domain.size).flip(0))
-
-
-def transitions(energy: Energy, orders: list[tuple[int, ...]]) -> Tensor:
-    """Those of sweeps in the mean over these orders, in float64."""
-    exact = Exact(energy.double())
-    digits, total = cast(Categorical, energy.domain).to_index(exact.states).flatten(1), 0
-    for order in orders:
-        product = torch.eye(len(digits), dtype=torch.float64)
-        for i in order:
-            others = torch.arange(digits.shape[1]) != i
-            agree = (digits[:, None, others] == digits[None, :, others]).all(-1)
-            law = torch.where(agree, exact.probabilities, 0)
-            product = product @ (law / law.sum(1, keepdim=True))
-        total = total + product
-    energy.float()
-    return torch.as_tensor(total) / len(orders)
 
 
 def least_p(energy: Energy, scan: Any = "systematic") -> float:

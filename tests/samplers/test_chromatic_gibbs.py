@@ -16,7 +16,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
 from ebmlab.energies import Energy, Ising
 from ebmlab.errors import UserError
-from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs, _sites_first, sweep
+from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs, sites_first, sweep
 from ebmlab.samplers.gibbs import Gibbs
 
 
@@ -163,7 +163,7 @@ def test_run_goes_step_by_step_after_a_nan() -> None:
     x = energy.domain.random(100).double()
     torch.manual_seed(0)
     for _ in range(3):  # the sweeps in vain
-        sweep(energy, *_sites_first(energy, x))
+        sweep(energy, *sites_first(energy, x))
     reports = list(ChromaticGibbs().chain(energy, x, 3))
     torch.manual_seed(0)
     last, info = ChromaticGibbs().sample(energy, x, 3)

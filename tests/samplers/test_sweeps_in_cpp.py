@@ -89,7 +89,7 @@ def test_temperatures(sampler: ChromaticGibbs, energy: Ising, by_kernel: None) -
 
 @needs_kernels
 def test_a_wrong_temperature_is_seen(energy: Ising, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = mutant(sweeps_in_cpp.swept, "factor * beta", "beta")
+    wrong = mutant(sweeps_in_cpp.swept, "float(factor) * beta", "beta")
     monkeypatch.setattr(chromatic_gibbs, "swept_by_kernel", wrong)
     half = tempered(energy, 0.5)
     assert p_value(LAST["last_states"], ChromaticGibbs(), half, half) < FAIL

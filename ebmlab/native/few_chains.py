@@ -1,0 +1,151 @@
+"""What steps of a few chains on an RBM by kernels in C++ share (`few_chains.hpp`)."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+from ebmlab.native.library import FOLDER, SUPPORTED, compiled
+from ebmlab.native.plain import is_plain
+
+VECTOR = 16  # numbers of the widest vector
+NEVER = -1e30  # the bias of a unit that fills up a vector, and is never 1
+LARGEST = 1e30  # numbers of a parameter add up to less: what follows from them is neither infinite nor NaN then
+UNIT = 100  # weights that take as long as what else a unit takes
+BURST = 2**30  # weights of chains in a call, which takes 0.1 s; Python hears signals in between
+
+Kernel = Callable[..., None]
+
+
+class Weights(NamedTuple):
+    """The parameters of an RBM whose units are bits.
+
+    Attributes:
+        weight: `(V, H)`.
+        visible_bias: `(V,)`.
+        hidden_bias: `(H,)`.
+    """
+
+    weight: Tensor
+    visible_bias: Tensor
+    hidden_bias: Tensor
+
+
+class Moved(NamedTuple):
+    """What chains have come to.
+
+    Attributes:
+        x: their last states, `(B, V)`.
+        acceptance: probabilities, added up over the steps, float64 `(B,)`.
+        hops: numbers of flips, added up over the steps, float64 `(B,)`.
+    """
+
+    x: Tensor
+    acceptance: Tensor
+    hops: Tensor
+
+
+class _Rbm(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in Weights._fields),
+        *((name, ctypes.c_int64) for name in ("visible", "hidden")),
+    ]
+
+
+class _Chains(ctypes.Structure):
+    _fields_ = [*((name, ctypes.c_void_p) for name in Moved._fields), ("count", ctypes.c_int64)]
+
+
+def kernel(name: str, *settings: Any) -> Kernel | None:
+    """The function of this name in the C++ file of this name, compiled; None where it cannot be.
+
+    Args:
+        name: as above.
+        settings: the types of its own arguments.
+    """
+    library = compiled(FOLDER / f"{name}.cpp")
+    if library is None:
+        return None
+    function: Kernel = library[name]
+    run = ctypes.c_int64, ctypes.c_uint64, ctypes.c_int64
+    function.argtypes = [ctypes.POINTER(_Rbm), ctypes.POINTER(_Chains), *settings, *run]  # type: ignore[attr-defined]
+    function.restype = None  # type: ignore[attr-defined]
+    return function
+
+
+def may_be_called(weights: Weights, x: Tensor) -> bool:
+    """Whether nothing but their numbers is asked of the weights and the chains x."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_autocast_enabled("cpu"):  # type: ignore[attr-defined, no-untyped-call]
+        return False
+    if not SUPPORTED or is_in_torch_dispatch_mode() or not all(map(is_plain, (*weights, x))):
+        return False
+    try:
+        return all(part.untyped_storage().data_ptr() for part in (*weights, x))
+    except RuntimeError:  # tensors of `torch.vmap` lie nowhere
+        return False
+
+
+def moved(
+    kernel: Kernel,
+    weights: Weights,
+    x: Tensor,
+    num_steps: int,
+    *,
+    settings: Sequence[Any] = (),
+    seed: int | None = None,
+) -> Moved | None:
+    """What chains x `(B, V)` of bits have come to by so many steps; None if the weights are too large, or not finite.
+
+    Args:
+        kernel: makes the steps.
+        weights: of the RBM.
+        x: where they begin.
+        num_steps: how many.
+        settings: arguments of the kernel's own.
+        seed: of the random numbers; by default torch's generator draws one for each call.
+    """
+    if not all(map(_is_moderate, weights)):
+        return None
+    whole, (visible, chains), steps = _whole(weights), (x.shape[1], len(x)), operator.index(num_steps)
+    rows, columns = whole.weight.shape
+    y = pad(x, (0, rows - visible)).clone(memory_format=torch.contiguous_format)
+    reports = torch.zeros(2, chains, dtype=torch.float64, device="cpu")
+    rbm = _Rbm(*(part.data_ptr() for part in whole), rows, columns)
+    at = _Chains(y.data_ptr(), *(report.data_ptr() for report in reports), chains)
+    burst = max(1, BURST // (chains * (rows * columns + UNIT * (rows + columns))))
+    for first in range(0, steps, burst):
+        drawn = int(torch.randint(2**62, (), device="cpu")) if seed is None else seed
+        kernel(rbm, at, *settings, min(burst, steps - first), drawn, torch.get_num_threads())
+    return Moved(y[:, :visible].contiguous(), *reports)
+
+
+def _whole(weights: Weights) -> Weights:
+    """Weights of sizes that whole vectors fill."""
+    over, up = (-size % VECTOR for size in weights.weight.shape)
+    parts = (
+        pad(weights.weight, (0, up, 0, over)),
+        pad(weights.visible_bias, (0, over), value=NEVER),
+        pad(weights.hidden_bias, (0, up), value=NEVER),
+    )
+    return Weights(*(part.contiguous() for part in parts))
+
+
+def _is_moderate(numbers: Tensor) -> bool:
+    """Whether the largest is a number, and all of them could be as large."""
+    largest = max(abs(float(end)) for end in numbers.aminmax())  # both are NaN if a number is
+    return largest * numbers.numel() < LARGEST
+
+
+def certain() -> tuple[Weights, Tensor]:
+    """Weights so large that draws are certain, and chains, by which kernels are checked."""
+    i, j, c = (torch.arange(n, device="cpu", dtype=torch.float32) for n in (37, 21, 7))
+    weight = 300 * ((7 * i[:, None] + 3 * j).remainder(11) - 5)
+    x = (i + 5 * c[:, None]).remainder(7).lt(3).float()
+    return Weights(weight, 100 + 300 * (i.remainder(5) - 2), 100 + 300 * (j.remainder(3) - 1)), x
