@@ -331,8 +331,8 @@ MUTANTS = {  # what is wrong, whether a few sweeps before the first use show it,
     "blocks alike": (
         None,
         True,
-        "moves(rows, rule, betas, own, random);",
-        "moves(rows, rule, betas, own, RandomWords(seed, 0));",
+        "moves(rows, rule, betas, own, random, spins);",
+        "moves(rows, rule, betas, own, RandomWords(seed, 0), spins);",
     ),
     "sites alike": (
         None,
