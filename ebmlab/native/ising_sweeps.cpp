@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "exponential.hpp"
 #include "sweeps.hpp"
@@ -41,10 +40,8 @@ struct Metropolis {
 };
 
 template <int64_t V, bool COUNTS, class Rule>
-void move(const Rows& rows, Rule rule, Betas betas, const Chains& chains, RandomWords random) {
+void move(Rows rows, Rule rule, Betas betas, const Chains& chains, RandomWords random, float* spins) {
   const int64_t width = V * FLOATS;
-  std::vector<float> block(rows.sites * width, 1.f);
-  float* spins = block.data();
   for (int64_t i = 0; i < rows.sites; ++i)
     std::copy_n(chains.first + i * chains.by_site, chains.count, spins + i * width);
   Floats finite[V] = {};
@@ -78,10 +75,12 @@ void move(const Rows& rows, Rule rule, Betas betas, const Chains& chains, Random
 
 template <bool COUNTS, class Rule>
 void sweep(const Rows& rows, Rule rule, Betas betas, const Chains& chains, uint64_t seed, int threads) {
-  by_blocks(chains, BLOCK, seed, threads, [&](const Chains& own, const RandomWords& random) {
+  int64_t width = chains.count > FLOATS ? BLOCK : FLOATS;
+  auto moved = [&](const Chains& own, const RandomWords& random, float* spins) {
     auto moves = own.count > FLOATS ? move<VECTORS, COUNTS, Rule> : move<1, COUNTS, Rule>;
-    moves(rows, rule, betas, own, random);
-  });
+    moves(rows, rule, betas, own, random, spins);
+  };
+  by_blocks<float>(chains, BLOCK, rows.sites * width, seed, threads, moved);
 }
 
 }  // namespace

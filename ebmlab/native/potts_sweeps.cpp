@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include "exponential.hpp"
 #include "sweeps.hpp"
@@ -43,9 +42,7 @@ inline Ints drawn(Floats* z, int64_t count, RandomWords& random, Floats& finite)
   return value;
 }
 
-void move(const Rows& rows, int64_t count, Betas betas, const Chains& chains, RandomWords random) {
-  std::vector<int32_t> block(rows.sites * FLOATS);
-  int32_t* values = block.data();
+void move(Rows rows, int64_t count, Betas betas, const Chains& chains, RandomWords random, int32_t* values) {
   read(chains, rows.sites, values);
   Floats finite{};
   Ints flips{};
@@ -78,8 +75,9 @@ extern "C" void sweep(int64_t sites, int64_t entries, const int64_t* order, cons
                       int64_t sweeps, int64_t values, float* table, int64_t by_site, int64_t count, float* finite,
                       int32_t* flips, uint64_t seed, int threads) {
   Rows rows{sites, entries, order, offsets, others, weights, fields};
-  by_blocks(Chains{table, by_site, values, count, finite, flips}, FLOATS, seed, threads,
-            [&](const Chains& own, const RandomWords& random) {
-              move(rows, values, Betas{betas, sweeps}, own, random);
-            });
+  auto moved = [&](const Chains& own, const RandomWords& random, int32_t* block) {
+    move(rows, values, Betas{betas, sweeps}, own, random, block);
+  };
+  Chains chains{table, by_site, values, count, finite, flips};
+  by_blocks<int32_t>(chains, FLOATS, sites * FLOATS, seed, threads, moved);
 }

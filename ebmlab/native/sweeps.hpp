@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "random_words.hpp"
 #include "vectors.hpp"
@@ -43,12 +44,17 @@ struct Betas {  // a sweep each
   const float* end() const { return first + count; }
 };
 
-// Each block of chains has random numbers of its own, so that the number of threads changes nothing.
-template <class Move>
-void by_blocks(const Chains& chains, int64_t size, uint64_t seed, int threads, Move move) {
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-  for (int64_t block = 0; block < (chains.count + size - 1) / size; ++block)
-    move(chains.part(block * size, size), RandomWords(seed, block));
+// Each block of chains has random numbers of its own, so that the number of threads changes nothing. A thread has memory
+// for so many numbers of a block.
+template <class Number, class Move>
+void by_blocks(const Chains& chains, int64_t size, int64_t numbers, uint64_t seed, int threads, Move move) {
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    std::vector<Number> memory(numbers);
+#pragma omp for schedule(dynamic)
+    for (int64_t block = 0; block < (chains.count + size - 1) / size; ++block)
+      move(chains.part(block * size, size), RandomWords(seed, block), memory.data());
+  }
 }
 
 constexpr float UNIT = 0x1p31f;

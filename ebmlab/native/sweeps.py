@@ -16,6 +16,7 @@ from ebmlab.native.plain import is_plain
 
 SITE = 16  # couplings that take as long as what else a site takes
 BURST = 2**31  # couplings of chains in a call, which takes 0.1 s; Python hears signals in between
+COPY = 2  # sweeps that take as long as to read the chains and to write them
 BLOCK = 32  # chains that a kernel moves together, at most
 
 
@@ -39,10 +40,13 @@ class Rows:
 
 
 def readable(table: Tensor, rows: Rows) -> bool:
-    """Whether a kernel may move these chains."""
+    """Whether a kernel may move these chains. Torch says what is wrong with columns that do not exist."""
     if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or not table.is_contiguous():
         return False
-    return all(map(is_plain, (table, rows.weights, rows.fields))) and rows.fields.is_contiguous()
+    if not (all(map(is_plain, (table, rows.weights, rows.fields))) and rows.fields.is_contiguous()):
+        return False
+    least, largest = rows.others.aminmax() if len(rows.others) else (0, 0)
+    return bool(least >= 0) and bool(largest < len(table))
 
 
 def swept(
@@ -81,10 +85,10 @@ def swept(
 def _bursts(rows: Rows, num_chains: int, betas: Sequence[float]) -> Iterator[tuple[slice, Sequence[float]]]:
     """The chains and the temperatures of each call."""
     work = (len(rows.weights) + SITE * len(rows.order)) * rows.fields.shape[1:].numel()
-    at_once = BLOCK * max(1, BURST // (work * BLOCK))
+    at_once = BLOCK * max(1, BURST // ((1 + COPY) * work * BLOCK))
     for begin in range(0, num_chains, at_once):
         chains = slice(begin, min(begin + at_once, num_chains))
-        sweeps = max(1, BURST // (work * max(BLOCK, chains.stop - begin)))
+        sweeps = max(1, BURST // (work * max(BLOCK, chains.stop - begin)) - COPY)
         for first in range(0, len(betas), sweeps):
             yield chains, betas[first : first + sweeps]
 
