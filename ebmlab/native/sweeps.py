@@ -40,10 +40,13 @@ class Rows:
 
 
 def readable(table: Tensor, rows: Rows) -> bool:
-    """Whether a kernel may move these chains."""
+    """Whether a kernel may move these chains. Torch says what is wrong with columns that do not exist."""
     if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or not table.is_contiguous():
         return False
-    return all(map(is_plain, (table, rows.weights, rows.fields))) and rows.fields.is_contiguous()
+    if not (all(map(is_plain, (table, rows.weights, rows.fields))) and rows.fields.is_contiguous()):
+        return False
+    least, largest = rows.others.aminmax() if len(rows.others) else (0, 0)
+    return bool(least >= 0) and bool(largest < len(table))
 
 
 def swept(

@@ -227,6 +227,15 @@ class ChromaticGibbs(Sampler):
         ties = self._ties
         return None if ties is None else swept_by_kernel(energy, table, betas=betas, ties=ties, hops=hops)
 
+    def _compiled(
+        self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False
+    ) -> tuple[Tensor, Info | None]:
+        """As in `Sampler`, but by the kernel where there is one: it is ahead of programs."""
+        own = self._watched or self._by_steps or type(self)._in_place is not ChromaticGibbs._in_place
+        if own or self._swept_in_cpp(energy, sites_first(energy, x[:1])[0], []) is None:
+            return super()._compiled(energy, x, num_steps, caller, report)
+        return self._reported(energy, x, num_steps) if report else (self._run(energy, x, num_steps), None)
+
     @torch.no_grad()
     def _in_place(self, energy: Energy, x: Tensor, num_steps: int, hops: Tensor | None = None) -> Tensor | None:
         """Sweeps over one table in place, where `step` copies it, and adds up hops.

@@ -16,6 +16,7 @@ import ebmlab.engine.compiled as compiled
 import ebmlab.samplers.sampler as base
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
+from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA
 from ebmlab.numerics import noise
@@ -313,7 +314,7 @@ def test_gradients_are_detached_in_programs_of_the_user() -> None:
         (Langevin(0.1, adjust_from=5), Cubic()),
         (GibbsLangevin(0.1, adjust_from=5), GRBM(2, 3)),
         (Langevin(0.1, schedule=Cosine()), Cubic()),
-        (ChromaticGibbs(), Ising(torch.ones(9, 9) - torch.eye(9))),
+        (ChromaticGibbs(), ScalarPotts(torch.ones(9, 9) - torch.eye(9)).double()),
     ],
 )
 def test_samplers_without_a_kernel_are_refused(sampler: Sampler, energy: Energy) -> None:

@@ -253,6 +253,7 @@ def test_fields_that_are_not_finite(ties: float) -> None:
 def test_what_the_kernel_cannot_read_is_left_alone() -> None:
     rows, table = rows_of(dense(4), torch.zeros(4)), torch.ones(4, 50)
     wide = Rows(rows.order, rows.offsets, rows.others, rows.weights.double(), rows.fields)
+    beyond = [Rows(rows.order, rows.offsets, rows.others + shift, rows.weights, rows.fields) for shift in (-1, 1)]
 
     class Own(Tensor):
         pass
@@ -263,6 +264,7 @@ def test_what_the_kernel_cannot_read_is_left_alone() -> None:
         (table.T.contiguous().T, rows),
         (table.as_subclass(Own), rows),
         (table, wide),
+        *((table, where) for where in beyond),
     ):
         assert sweep(wrong, given, betas=[1.0]) is None
     with FlopCounterMode(display=False):

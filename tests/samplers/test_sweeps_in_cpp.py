@@ -13,6 +13,7 @@ from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
 from torch import Tensor
 
+import ebmlab.samplers.sampler as base
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.pairwise import pairwise
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
@@ -154,6 +155,23 @@ def test_infinite_couplings_hold_spins_together(sampler: ChromaticGibbs, energy:
     x = torch.ones(20, 9)
     x[:10, 1] = -1
     assert sampler.sample(stiff, x, 1)[1].acceptance.isnan().tolist() == [False] * 10 + [True] * 10
+
+
+@needs_kernels
+@every_sampler
+def test_programs_are_not_needed(sampler: ChromaticGibbs, energy: Ising, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`compile=True` gives what the kernel gives, on graphs of many colours, too."""
+    monkeypatch.setattr(base.engine, "run_compiled", None)
+    x, found = energy.random(50), []
+    for compile in (False, True):
+        torch.manual_seed(0)
+        last, info = sampler.sample(energy, x, 9, compile=compile)
+        found.append([last, info.acceptance, info.hops, sampler.last_states(energy, x, 9, compile=compile)])
+    assert all(map(torch.equal, *found))
+    full = torch.randn(10, 10, generator=torch.Generator().manual_seed(0)).triu(1)
+    sampler.last_states(Ising(full + full.T), torch.ones(5, 10), 2, compile=True)
+    with pytest.raises(TypeError, match="NoneType"):
+        sampler.last_states(tempered(energy, torch.ones(50)), x, 9, compile=True)
 
 
 @needs_kernels
