@@ -8,10 +8,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ebmlab.native.library import SUPPORTED, compiled
-from ebmlab.native.plain import is_plain
+from ebmlab.native.plain import readable
 from ebmlab.numerics.affine import affine as plain_affine
 
 ENOUGH = 3 * 2**20  # multiplications of a product from which a call of C++ pays
@@ -75,16 +74,10 @@ def _pays(x: Tensor, matrix: Tensor) -> bool:
 def _multiplies(x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None, alpha: float = 1.0) -> bool:
     """Whether `out` now is `start + alpha * x @ matrix`; if not, it is what it was."""
     given = [x, matrix, out] if start is None else [x, matrix, out, start]
-    if is_in_torch_dispatch_mode() or not (all(map(is_plain, given)) and _fit(x, matrix, out, start)):
+    if not (readable(*given) and _fit(x, matrix, out, start)):
         return False  # a mode, such as one that counts multiplications, sees what torch multiplies
     library = kernels()
-    if library is None:
-        return False
-    try:
-        _, at_matrix, at_out, *_ = (t.untyped_storage().data_ptr() for t in given)
-    except RuntimeError:  # tensors of `torch.vmap` lie nowhere
-        return False
-    if at_out == at_matrix:
+    if library is None or out.untyped_storage().data_ptr() == matrix.untyped_storage().data_ptr():
         return False
     if not _called(library, x, matrix, out, start=start, alpha=alpha):
         return False

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ebmlab.native.library import compiled
-from ebmlab.native.plain import is_plain
+from ebmlab.native.plain import readable, within
 
 BURST = 2**23  # edges that a call looks at, in a tenth of a second; Python hears signals in between
 
@@ -37,11 +36,11 @@ class Bonds:
 
 
 def is_possible(bonds: Bonds) -> bool:
-    """Whether there is a kernel, and it may read these numbers: they must be finite."""
-    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode():
-        return False
+    """Whether there is a kernel, and it may read these numbers: they must be finite, and the neighbours sites."""
     numbers = [bonds.couplings] if bonds.fields is None else [bonds.couplings, bonds.fields]
-    return all(is_plain(t) and bool(t.isfinite().all()) for t in numbers) and kernel() is not None
+    if not readable(*numbers) or int(bonds.offsets[-1]) != len(bonds.others) or kernel() is None:
+        return False
+    return within(bonds.others, len(bonds.offsets) - 1) and all(bool(t.isfinite().all()) for t in numbers)
 
 
 def moved(values: Tensor, num_values: int, bonds: Bonds, *, num_steps: int, wolff: bool) -> tuple[Tensor, Tensor]:

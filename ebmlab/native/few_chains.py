@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ebmlab.native.library import FOLDER, SUPPORTED, compiled
-from ebmlab.native.plain import is_plain
+from ebmlab.native.plain import readable
 
 VECTOR = 16  # numbers of the widest vector
 NEVER = -1e30  # the bias of a unit that fills up a vector, and is never 1
@@ -82,14 +81,7 @@ def kernel(name: str, *settings: Any) -> Kernel | None:
 
 def may_be_called(weights: Weights, x: Tensor) -> bool:
     """Whether nothing but their numbers is asked of the weights and the chains x."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.is_autocast_enabled("cpu"):  # type: ignore[attr-defined, no-untyped-call]
-        return False
-    if not SUPPORTED or is_in_torch_dispatch_mode() or not all(map(is_plain, (*weights, x))):
-        return False
-    try:
-        return all(part.untyped_storage().data_ptr() for part in (*weights, x))
-    except RuntimeError:  # tensors of `torch.vmap` lie nowhere
-        return False
+    return SUPPORTED and not torch.is_autocast_enabled("cpu") and readable(*weights, x)
 
 
 def moved(

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.native.sweeps import Rows, called, readable, sweeping, swept
+from ebmlab.native.sweeps import Rows, called, movable, sweeping, swept
 
 HEAT_BATH = -1.0  # in place of the probability of ties
 SITES = 2**24  # at most: so many changes of a chain are counted exactly in float32
@@ -36,7 +36,7 @@ def sweep(
     """
     if len(table) > SITES or (len(table) > LARGE and table.shape[1] < FEW):
         return None
-    if not readable(table, rows) or (library := kernels()) is None:
+    if not movable(table, rows) or (library := kernels()) is None:
         return None
     return swept(library, table, rows, betas=betas, setting=ties, hops=hops)
 

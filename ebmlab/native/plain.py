@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 
-def is_plain(t: Tensor) -> bool:
+def readable(*tensors: Tensor) -> bool:
+    """Whether nothing but their numbers is asked of these tensors: no compiler, tracer, mode or transform looks on."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_in_torch_dispatch_mode():  # type: ignore[attr-defined, no-untyped-call]
+        return False
+    if not all(map(_is_plain, tensors)):
+        return False
+    try:
+        return all(t.numel() == 0 or t.untyped_storage().data_ptr() for t in tensors)
+    except RuntimeError:  # tensors of `torch.vmap` lie nowhere
+        return False
+
+
+def within(numbers: Tensor, size: int) -> bool:
+    """Whether all numbers of places are from 0 to size - 1; a file of a stranger may hold others."""
+    least, largest = numbers.aminmax() if len(numbers) else (0, 0)
+    return bool(least >= 0) and bool(largest < size)
+
+
+def _is_plain(t: Tensor) -> bool:
     """Whether the numbers of a tensor are the float32 that lie in a CPU's memory, and all there is to it."""
     if type(t) not in (Tensor, nn.Parameter) or t.dtype != torch.float32 or t.device.type != "cpu":
         return False

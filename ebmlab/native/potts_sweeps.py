@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebmlab.native.sweeps import Rows, called, readable, sweeping, swept
+from ebmlab.native.sweeps import Rows, called, movable, sweeping, swept
 
 VALUES = 64  # at most
 
@@ -30,7 +30,7 @@ def sweep(table: Tensor, rows: Rows, *, betas: Sequence[float], hops: Tensor | N
     Returns:
         A number for each chain, `(B,)`; NaN if one of the laws was not valid. None where a kernel cannot do it.
     """
-    if table.shape[2] > VALUES or not readable(table, rows) or (library := kernels()) is None:
+    if table.shape[2] > VALUES or not movable(table, rows) or (library := kernels()) is None:
         return None
     return swept(library, table, rows, betas=betas, setting=table.shape[2], hops=hops)
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ebmlab.native.library import compiled
-from ebmlab.native.plain import is_plain
+from ebmlab.native.plain import readable
 
 BURST = 2**27  # rows that a call adds up, in a tenth of a second; Python hears signals in between
 
@@ -26,8 +25,7 @@ class _Table(ctypes.Structure):
 
 def is_possible(numbers: Tensor) -> bool:
     """Whether there is a kernel, and it may read numbers of this kind."""
-    watched = torch.compiler.is_compiling() or is_in_torch_dispatch_mode()
-    return not watched and is_plain(numbers) and kernel() is not None
+    return readable(numbers) and kernel() is not None
 
 
 class SiteRows:

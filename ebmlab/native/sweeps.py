@@ -9,10 +9,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ebmlab.native.library import compiled
-from ebmlab.native.plain import is_plain
+from ebmlab.native.plain import readable, within
 
 SITE = 16  # couplings that take as long as what else a site takes
 BURST = 2**31  # couplings of chains in a call, which takes 0.1 s; Python hears signals in between
@@ -39,14 +38,11 @@ class Rows:
     fields: Tensor
 
 
-def readable(table: Tensor, rows: Rows) -> bool:
+def movable(table: Tensor, rows: Rows) -> bool:
     """Whether a kernel may move these chains. Torch says what is wrong with columns that do not exist."""
-    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or not table.is_contiguous():
+    if not readable(table, rows.weights, rows.fields):
         return False
-    if not (all(map(is_plain, (table, rows.weights, rows.fields))) and rows.fields.is_contiguous()):
-        return False
-    least, largest = rows.others.aminmax() if len(rows.others) else (0, 0)
-    return bool(least >= 0) and bool(largest < len(table))
+    return table.is_contiguous() and rows.fields.is_contiguous() and within(rows.others, len(table))
 
 
 def swept(

@@ -324,3 +324,13 @@ def test_a_subclass_goes_its_own_way() -> None:
     x = TARGETS["Ising"].random(20)
     assert torch.equal(Still().last_states(TARGETS["Ising"], x, 3), x)
     assert not torch.equal(SwendsenWang().last_states(TARGETS["Ising"], x, 3), x)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_neighbours_that_do_not_exist_are_an_error() -> None:
+    """Such as those of a stranger's file; nothing beyond the states is read."""
+    energy = Ising.lattice(20, 0.4)
+    for wrong in (400, 2**40):
+        energy.neighbours.sites[7] = wrong
+        with pytest.raises((IndexError, RuntimeError)):
+            SwendsenWang().last_states(energy, energy.domain.random(2), 1)
