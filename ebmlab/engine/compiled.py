@@ -98,7 +98,9 @@ def require_compiler(device: torch.device, caller: str) -> None:
     Example:
         >>> require_compiler(torch.device("cuda"), "mine")
     """
-    if device.type == "cpu" and not os.environ.get("CXX") and not any(map(shutil.which, COMPILERS)):
+    if device.type == "cpu" and os.environ.get("CXX") == "":
+        raise UserError(f"{caller} needs a C++ compiler, and CXX is empty: unset it, or leave compilation out")
+    if device.type == "cpu" and "CXX" not in os.environ and not any(map(shutil.which, COMPILERS)):
         raise UserError(
             f"{caller} needs a C++ compiler, and none of {', '.join(COMPILERS)} is installed: install one, or "
             "leave compilation out"

@@ -328,6 +328,9 @@ def test_a_missing_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None
     rbm = make_rbm()
     with pytest.raises(UserError, match="needs a C\\+\\+ compiler, and none of g"):
         DMALA(0.2).last_states(rbm, rbm.random(100), 8, compile=True)
+    monkeypatch.setenv("CXX", "")
+    with pytest.raises(UserError, match="needs a C\\+\\+ compiler, and CXX is empty: unset it"):
+        DMALA(0.2).last_states(rbm, rbm.random(100), 8, compile=True)
 
 
 def test_programs_divide_the_chain_where_they_can() -> None:
