@@ -44,7 +44,8 @@ void move(Rows rows, Rule rule, Betas betas, const Chains& chains, RandomWords r
   const int64_t width = V * FLOATS;
   for (int64_t i = 0; i < rows.sites; ++i)
     std::copy_n(chains.first + i * chains.by_site, chains.count, spins + i * width);
-  Floats finite[V] = {};
+  Floats finite[V] = {}, factors[V] = {};
+  std::copy_n(chains.factors, chains.count, reinterpret_cast<float*>(factors));
   Ints flips[V] = {};
   for (float beta : betas) {
     Floats alike[V] = {};  // spins that have not changed, minus those that have
@@ -57,7 +58,7 @@ void move(Rows rows, Rule rule, Betas betas, const Chains& chains, RandomWords r
       }
       float* own = spins + rows.order[k] * width;
       for (int64_t v = 0; v < V; ++v, own += FLOATS) {
-        Floats before = load(own), after = rule(2 * beta * local[v], before, random, finite[v]);
+        Floats before = load(own), after = rule(2 * beta * factors[v] * local[v], before, random, finite[v]);
         store(own, after);
         if (COUNTS) alike[v] += before * after;
       }
@@ -85,14 +86,14 @@ void sweep(const Rows& rows, Rule rule, Betas betas, const Chains& chains, uint6
 
 }  // namespace
 
-// Moves chains of spins (sites, chains) in place, by a sweep at each inverse temperature.
+// Moves chains of spins (sites, chains) in place, by a sweep at each inverse temperature, times a factor of each chain.
 // It is a heat bath if `ties` is negative, else Metropolis flips.
 extern "C" void sweep(int64_t sites, int64_t entries, const int64_t* order, const int64_t* offsets,
                       const int64_t* others, const float* weights, const float* fields, const float* betas,
-                      int64_t sweeps, float ties, float* table, int64_t by_site, int64_t count, float* finite,
-                      int32_t* flips, uint64_t seed, int threads) {
+                      int64_t sweeps, float ties, float* table, int64_t by_site, int64_t count, const float* factors,
+                      float* finite, int32_t* flips, uint64_t seed, int threads) {
   Rows rows{sites, entries, order, offsets, others, weights, fields};
-  Chains chains{table, by_site, 1, count, finite, flips};
+  Chains chains{table, by_site, 1, count, factors, finite, flips};
   auto bath = flips ? sweep<true, HeatBath> : sweep<false, HeatBath>;
   auto flip = flips ? sweep<true, Metropolis> : sweep<false, Metropolis>;
   if (ties < 0)

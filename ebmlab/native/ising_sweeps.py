@@ -18,7 +18,13 @@ LARGE, FEW = 2**19, 8  # sites from which so few chains are torch's: vectors tha
 
 
 def sweep(
-    table: Tensor, rows: Rows, *, betas: Sequence[float], ties: float = HEAT_BATH, hops: Tensor | None = None
+    table: Tensor,
+    rows: Rows,
+    *,
+    betas: Sequence[float],
+    ties: float = HEAT_BATH,
+    factors: Tensor | None = None,
+    hops: Tensor | None = None,
 ) -> Tensor | None:
     """Moves chains of spins by a sweep at each inverse temperature, in place.
 
@@ -29,6 +35,7 @@ def sweep(
         rows: the couplings and fields.
         betas: of the sweeps.
         ties: how likely a Metropolis flip that costs nothing is; `HEAT_BATH` for none.
+        factors: of each chain's temperatures, `(B,)`; 1 by default.
         hops: gets the number of spins that have changed in each sweep added, `(B,)`.
 
     Returns:
@@ -38,7 +45,7 @@ def sweep(
         return None
     if not movable(table, rows) or (library := kernels()) is None:
         return None
-    return swept(library, table, rows, betas=betas, setting=ties, hops=hops)
+    return swept(library, table, rows, betas=betas, setting=ties, factors=factors, hops=hops)
 
 
 @functools.cache

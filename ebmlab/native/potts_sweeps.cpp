@@ -44,7 +44,8 @@ inline Ints drawn(Floats* z, int64_t count, RandomWords& random, Floats& finite)
 
 void move(Rows rows, int64_t count, Betas betas, const Chains& chains, RandomWords random, int32_t* values) {
   read(chains, rows.sites, values);
-  Floats finite{};
+  Floats finite{}, factors{};
+  std::copy_n(chains.factors, chains.count, reinterpret_cast<float*>(&factors));
   Ints flips{};
   for (float beta : betas)
     for (int64_t k = 0; k < rows.sites; ++k) {
@@ -53,7 +54,7 @@ void move(Rows rows, int64_t count, Betas betas, const Chains& chains, RandomWor
         Floats local = all(rows.fields[k * count + a]);
         for (int64_t e = rows.offsets[k], end = rows.end(k); e < end; ++e)
           local += load(values + rows.others[e] * FLOATS) == a ? all(rows.weights[e]) : all(0.f);
-        z[a] = beta * local;
+        z[a] = beta * factors * local;
       }
       int32_t* own = values + rows.order[k] * FLOATS;
       Ints before = load(own), after = drawn(z, count, random, finite);
@@ -69,15 +70,16 @@ void move(Rows rows, int64_t count, Betas betas, const Chains& chains, RandomWor
 
 }  // namespace
 
-// Moves chains of one-hot vectors (sites, chains, values) in place, by a sweep at each inverse temperature.
+// Moves chains of one-hot vectors (sites, chains, values) in place, by a sweep at each inverse temperature,
+// times a factor of each chain.
 extern "C" void sweep(int64_t sites, int64_t entries, const int64_t* order, const int64_t* offsets,
                       const int64_t* others, const float* weights, const float* fields, const float* betas,
-                      int64_t sweeps, int64_t values, float* table, int64_t by_site, int64_t count, float* finite,
-                      int32_t* flips, uint64_t seed, int threads) {
+                      int64_t sweeps, int64_t values, float* table, int64_t by_site, int64_t count, const float* factors,
+                      float* finite, int32_t* flips, uint64_t seed, int threads) {
   Rows rows{sites, entries, order, offsets, others, weights, fields};
   auto moved = [&](const Chains& own, const RandomWords& random, int32_t* block) {
     move(rows, values, Betas{betas, sweeps}, own, random, block);
   };
-  Chains chains{table, by_site, values, count, finite, flips};
+  Chains chains{table, by_site, values, count, factors, finite, flips};
   by_blocks<int32_t>(chains, FLOATS, sites * FLOATS, seed, threads, moved);
 }

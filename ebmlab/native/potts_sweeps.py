@@ -15,7 +15,14 @@ from ebmlab.native.sweeps import Rows, called, movable, sweeping, swept
 VALUES = 64  # at most
 
 
-def sweep(table: Tensor, rows: Rows, *, betas: Sequence[float], hops: Tensor | None = None) -> Tensor | None:
+def sweep(
+    table: Tensor,
+    rows: Rows,
+    *,
+    betas: Sequence[float],
+    factors: Tensor | None = None,
+    hops: Tensor | None = None,
+) -> Tensor | None:
     """Redraws all sites of chains at each inverse temperature, in place.
 
     Value a of site i has probability proportional to the exponential of h_i(a) plus the sum of J_ij over the sites j of
@@ -25,6 +32,7 @@ def sweep(table: Tensor, rows: Rows, *, betas: Sequence[float], hops: Tensor | N
         table: one-hot vectors of the chains, each site one row of memory, `(d, B, K)`.
         rows: the couplings and fields.
         betas: of the sweeps.
+        factors: of each chain's temperatures, `(B,)`; 1 by default.
         hops: gets the number of sites that have changed in each sweep added, `(B,)`.
 
     Returns:
@@ -32,7 +40,7 @@ def sweep(table: Tensor, rows: Rows, *, betas: Sequence[float], hops: Tensor | N
     """
     if table.shape[2] > VALUES or not movable(table, rows) or (library := kernels()) is None:
         return None
-    return swept(library, table, rows, betas=betas, setting=table.shape[2], hops=hops)
+    return swept(library, table, rows, betas=betas, setting=table.shape[2], factors=factors, hops=hops)
 
 
 @functools.cache

@@ -27,12 +27,14 @@ struct Rows {
 struct Chains {
   float* first;
   int64_t by_site, by_chain, count;
+  const float* factors;  // (count): of each chain's inverse temperatures
   float* finite;   // (count): gets a number that is NaN if a local field was
   int32_t* flips;  // (count): gets how many sites have changed in all sweeps, if it is wanted
 
   Chains part(int64_t begin, int64_t size) const {
     int64_t here = std::min(size, count - begin);
-    return {first + begin * by_chain, by_site, by_chain, here, finite + begin, flips ? flips + begin : nullptr};
+    int32_t* own_flips = flips ? flips + begin : nullptr;
+    return {first + begin * by_chain, by_site, by_chain, here, factors + begin, finite + begin, own_flips};
   }
 };
 

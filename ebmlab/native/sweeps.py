@@ -52,6 +52,7 @@ def swept(
     *,
     betas: Sequence[float],
     setting: float,
+    factors: Tensor | None = None,
     hops: Tensor | None = None,
 ) -> Tensor:
     """Moves chains by a sweep at each inverse temperature, in place, in calls of 0.1 s.
@@ -62,16 +63,26 @@ def swept(
         rows: the couplings and fields.
         betas: of the sweeps.
         setting: what this kernel asks for.
+        factors: of each chain's temperatures, `(B,)`; 1 by default.
         hops: gets the number of sites that have changed in each sweep added, `(B,)`.
 
     Returns:
         A number for each chain, `(B,)`; NaN if one of the fields was.
     """
     total = table.new_zeros(table.shape[1])
+    factors = torch.ones_like(total) if factors is None else factors.detach().to(total).contiguous()
     for chains, some in _bursts(rows, table.shape[1], betas):
         seed = int(torch.randint(2**62, (1,), device=table.device))
-        part = table[:, chains]
-        finite, flips = called(library, part, rows, betas=some, setting=setting, seed=seed, count=hops is not None)
+        finite, flips = called(
+            library,
+            table[:, chains],
+            rows,
+            betas=some,
+            setting=setting,
+            seed=seed,
+            factors=factors[chains],
+            count=hops is not None,
+        )
         total[chains] += finite
         if hops is not None:
             hops[chains] += flips
@@ -97,10 +108,12 @@ def called(
     betas: Sequence[float],
     setting: float,
     seed: int,
+    factors: Tensor | None = None,
     count: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Numbers `(B,)` that are not NaN where all fields were numbers, and how many sites have changed, int32 `(B,)`."""
     finite = table.new_zeros(table.shape[1])
+    factors = torch.ones_like(finite) if factors is None else factors
     flips = torch.zeros_like(finite, dtype=torch.int32)
     temperatures = torch.tensor(betas, dtype=torch.float32, device=table.device)
     parts = (rows.order, rows.offsets, rows.others, rows.weights, rows.fields, temperatures)
@@ -113,6 +126,7 @@ def called(
         table.data_ptr(),
         table.stride(0),
         table.shape[1],
+        factors.data_ptr(),
         finite.data_ptr(),
         flips.data_ptr() if count else None,
         seed,
@@ -131,6 +145,6 @@ def sweeping(source: Path, *, setting: type) -> ctypes.CDLL | None:
     library = compiled(source)
     if library is not None:
         i, p = ctypes.c_int64, ctypes.c_void_p
-        library.sweep.argtypes = [i, i, p, p, p, p, p, p, i, setting, p, i, i, p, p, ctypes.c_uint64, ctypes.c_int]
+        library.sweep.argtypes = [i, i, p, p, p, p, p, p, i, setting, p, i, i, p, p, p, ctypes.c_uint64, ctypes.c_int]
         library.sweep.restype = None
     return library

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import RBM, Energy
-from ebmlab.native import Moved, Weights
+from ebmlab.native.few_chains import Moved, Weights
 from ebmlab.samplers.state import Info
 
 FEWEST_STEPS = 8  # the kernel begins with a copy of the weights, which takes as long as a few of them

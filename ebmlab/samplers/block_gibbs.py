@@ -13,7 +13,7 @@ from ebmlab.domains import Binary, Categorical, Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.energies.hidden_units import BITS, HiddenUnits
 from ebmlab.errors import UserError
-from ebmlab.native import block_gibbs_steps
+from ebmlab.native.block_gibbs import block_gibbs_steps
 from ebmlab.samplers.at_once import at_once
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel

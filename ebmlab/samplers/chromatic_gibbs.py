@@ -87,10 +87,11 @@ def start(energy: Energy, x: Tensor, settings: Sequence[Number]) -> State:
     return State(x=sites_first(energy, x)[1])
 
 
-def swept(energy: Energy, state: State, sweep: Sweep) -> tuple[State, Tensor]:
+def swept(energy: Energy, state: State, sweep: Sweep, ties: float = HEAT_BATH) -> tuple[State, Tensor]:
     """The state after a sweep, and `(B,)`, whether its laws were valid. Chains of others stay where they were."""
     table, x = sites_first(energy, state.x)
-    total = sweep(energy, table, x)
+    total = swept_by_kernel(energy, table, betas=[1.0], ties=ties)
+    total = sweep(energy, table, x) if total is None else total
     # not NaN; a program asks one number after the other for `isnan` (findings/torch_compiled_isnan.sh)
     valid = total == total
     if not torch.compiler.is_compiling():

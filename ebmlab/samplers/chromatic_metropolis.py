@@ -40,7 +40,7 @@ def sweep(energy: Energy, table: Tensor, x: Tensor) -> Tensor:
 
 def step(energy: Energy, state: State, settings: Sequence[Number]) -> tuple[State, Info]:
     """A sweep over all sites; the acceptance is the share of them that have flipped."""
-    new, valid = swept(energy, state, sweep)
+    new, valid = swept(energy, state, sweep, TIES)
     hops: Callable[[], Tensor] = lambda: energy.domain.hops(new.x, state.x)  # noqa: E731
     return new, Info(lambda: (hops() / energy.domain.size).masked_fill(~valid, torch.nan), hops)
 

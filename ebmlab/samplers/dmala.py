@@ -8,7 +8,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
-from ebmlab.native import Moved, Weights, dmala_steps
+from ebmlab.native.dmala import dmala_steps
+from ebmlab.native.few_chains import Moved, Weights
 from ebmlab.samplers.at_once import at_once
 from ebmlab.samplers.discrete_langevin import DiscreteLangevin, GuidedEnergy, Options, propose
 from ebmlab.samplers.kernel import Kernel

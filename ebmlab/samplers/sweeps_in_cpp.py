@@ -55,14 +55,17 @@ def swept(
     model, factor = pairwise(energy)
     if model is None or (order is None and model.learn) or model.field.device != table.device:
         return None
-    if isinstance(factor, Tensor) and factor.dim() > 0:
+    factors = factor if isinstance(factor, Tensor) and factor.dim() > 0 else None
+    if factors is None:
+        betas = [float(factor) * beta for beta in betas]
+    elif factors.shape != (table.shape[1],):
         return None
-    betas = [float(factor) * beta for beta in betas]
     if isinstance(model, Ising):
-        return ising_sweeps.sweep(table, _rows(model, order), betas=betas, ties=ties, hops=hops)
+        rows = _rows(model, order)
+        return ising_sweeps.sweep(table, rows, betas=betas, ties=ties, factors=factors, hops=hops)
     if ties != ising_sweeps.HEAT_BATH:
         return None
-    return potts_sweeps.sweep(table, _rows(model, order), betas=betas, hops=hops)
+    return potts_sweeps.sweep(table, _rows(model, order), betas=betas, factors=factors, hops=hops)
 
 
 @torch.no_grad()

@@ -14,7 +14,10 @@ from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.energies import RBM, Energy
-from ebmlab.native import Moved, Weights, block_gibbs_steps, dmala_steps, few_chains, library
+from ebmlab.native import few_chains, library
+from ebmlab.native.block_gibbs import block_gibbs_steps
+from ebmlab.native.dmala import dmala_steps
+from ebmlab.native.few_chains import Moved, Weights
 from ebmlab.samplers import DMALA, BlockGibbs, Sampler
 from ebmlab.testing import ExactLaw, chi_square_p, transition_matrix
 

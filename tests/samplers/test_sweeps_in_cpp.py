@@ -31,6 +31,7 @@ LAST: dict[str, Last] = {
     "sample": lambda sampler, energy, x: sampler.sample(energy, x, 60)[0],
     "last_states": lambda sampler, energy, x: sampler.last_states(energy, x, 60),
     "annealed": lambda sampler, energy, x: sampler.annealed(energy, x, betas=[1.0] * 60),
+    "steps": lambda sampler, energy, x: [state.x for state, _ in sampler.chain(energy, x, 60)][-1],
 }
 
 
@@ -86,6 +87,21 @@ def test_temperatures(sampler: ChromaticGibbs, energy: Ising, by_kernel: None) -
     assert p_value(cooled, sampler, energy, quarter, alike=True) > PASS
     assert p_value(cooled, sampler, tempered(energy, 2.0), half, alike=True) > PASS
     assert p_value(cooled, sampler, energy, energy, alike=True) < FAIL
+
+
+@needs_kernels
+@every_sampler
+@pytest.mark.parametrize("last", ["last_states", "steps"])
+def test_chains_have_temperatures_of_their_own(
+    last: str, sampler: ChromaticGibbs, energy: Ising, by_kernel: None
+) -> None:
+    """Chains of three, in blocks of up to 32."""
+    torch.manual_seed(1)
+    betas = torch.tensor([1.0, 0.2, 0.6])
+    x = LAST[last](sampler, tempered(energy, betas.repeat(13_000)), torch.ones(39_000, 9))
+    for k, beta in enumerate(betas.tolist()):
+        assert Exact(tempered(energy, beta)).p_value(x[k::3]) > PASS
+        assert Exact(tempered(energy, beta)).p_value(x[(k + 1) % 3 :: 3]) < FAIL
 
 
 @needs_kernels
