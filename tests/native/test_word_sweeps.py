@@ -275,14 +275,15 @@ def test_a_kernel_that_does_not_follow_the_field_is_not_used(monkeypatch: pytest
 
 def test_no_call_is_without_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the table is, however many sweeps of a small one there are, or none at all."""
-    model, lengths, sweep = coded(Ising.lattice(5, 0.4)), list[int](), word_sweeps._sweep
+    model, lengths, library = coded(Ising.lattice(5, 0.4)), list[int](), kernel()
     words = model.packed(torch.ones(10, 25))
 
-    def counted(*args: Any, **kwargs: Any) -> None:
-        lengths.append(len(args[3]))
-        sweep(*args, **kwargs)
+    class Counted:
+        def sweep(self, *args: Any) -> None:
+            lengths.append(args[5])
+            library.sweep(*args)  # type: ignore[union-attr]
 
-    monkeypatch.setattr(word_sweeps, "_sweep", counted)
+    monkeypatch.setattr(word_sweeps, "kernel", Counted)
     assert model.sweeps(words, [], metropolis, report=True).tolist() == [0] * 64  # type: ignore[union-attr]
     lengths.clear()
     monkeypatch.setattr(word_sweeps, "AT_ONCE", 10)

@@ -171,8 +171,8 @@ def test_wrong_orders_are_seen(name: str) -> None:
 def test_orders_are_drawn_when_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of many sweeps over many sites would fill the memory."""
     energy, drawn, seen = Ising(MATRIX, FIELDS[:, 0]), [], []
-    order, swept = GibbsSweep._order, module.swept
-    monkeypatch.setattr(GibbsSweep, "_order", lambda *args: drawn.append(1) or order(*args))
+    order, swept = torch.randperm, module.swept
+    monkeypatch.setattr(torch, "randperm", lambda *args: drawn.append(1) or order(*args))
     monkeypatch.setattr(module, "swept", lambda *args, **kwargs: seen.append(len(drawn)) or swept(*args, **kwargs))
     GibbsSweep("random").last_states(energy, energy.random(3), 50)
     assert seen[0] < 10
