@@ -22,6 +22,8 @@ from ebmlab.native.few_chains import (
     moved,
 )
 
+LARGE = 2.0**20  # weights from which on sums in float64, which go from step to step, may lose small terms
+
 
 @torch.no_grad()
 def dmala_steps(weights: Weights, x: Tensor, num_steps: int, *, step_size: float, balance: float) -> Moved | None:
@@ -36,6 +38,8 @@ def dmala_steps(weights: Weights, x: Tensor, num_steps: int, *, step_size: float
     if not (1 / LARGEST < step_size < LARGEST and 0 <= balance <= 1):  # such as NaN
         return None
     if not may_be_called(weights, x) or (steps := checked()) is None:
+        return None
+    if float(torch.linalg.vector_norm(weights.weight, torch.inf)) > LARGE:
         return None
     return _moved(steps, weights, x, num_steps, step_size=step_size, balance=balance)
 

@@ -80,8 +80,10 @@ def kernel(name: str, *settings: Any) -> Kernel | None:
 
 
 def may_be_called(weights: Weights, x: Tensor) -> bool:
-    """Whether nothing but their numbers is asked of the weights and the chains x."""
-    return SUPPORTED and not torch.is_autocast_enabled("cpu") and readable(*weights, x)
+    """Whether nothing but their numbers is asked of the weights and the chains x, and their shapes fit."""
+    visible, hidden = weights.visible_bias.shape, weights.hidden_bias.shape
+    fit = weights.weight.shape == (*visible, *hidden) and x.shape[1:] == visible
+    return SUPPORTED and fit and not torch.is_autocast_enabled("cpu") and readable(*weights, x)
 
 
 def moved(

@@ -6,6 +6,7 @@ import ctypes
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,9 +24,9 @@ class _Table(ctypes.Structure):
     ]
 
 
-def is_possible(numbers: Tensor) -> bool:
-    """Whether there is a kernel, and it may read numbers of this kind."""
-    return readable(numbers) and kernel() is not None
+def is_possible(*numbers: Tensor) -> bool:
+    """Whether there is a kernel, and it may read numbers of these kinds."""
+    return readable(*numbers) and kernel() is not None
 
 
 class SiteRows:
@@ -37,7 +38,7 @@ class SiteRows:
 
     def __init__(self, values: int) -> None:
         self.values = values
-        self._tables, self._kept, self._sites = list[_Table](), list[Tensor | None](), 0
+        self._tables, self._kept, self._sites = list[_Table](), list[list[Tensor | None]](), 0
 
     def append(self, rows: Tensor, *, within: Tensor | None, neighbours: Tensor | None) -> None:
         """Adds the next few sites, side by side.
@@ -53,8 +54,12 @@ class SiteRows:
         kept = [None if t is None else t.detach().contiguous() for t in (rows, within, neighbours, shift)]
         shape = self._sites, k, len(rows) // self.values, rows.shape[1]
         self._tables.append(_Table(*shape, *map(_address, kept)))
-        self._kept += kept
+        self._kept.append(kept)
         self._sites += k
+
+    def __reduce__(self) -> Any:
+        """Made anew in a copy or from a pickle, as tensors lie elsewhere there."""
+        return _made, (self.values, self._kept)
 
     def redraw(
         self, places: Tensor, order: Sequence[int], *, factor: float | Tensor = 1.0, others: Tensor | None = None
@@ -83,6 +88,14 @@ class SiteRows:
         for part in walk.split(max(1, BURST // work)):  # type: ignore[no-untyped-call]
             _redraw(library, places, (tables, self.values), part, factors=factors, others=added, totals=totals)
         return totals
+
+
+def _made(values: int, kept: Sequence[Sequence[Tensor | None]]) -> SiteRows:
+    made = SiteRows(values)
+    for rows, within, neighbours, _ in kept:
+        assert rows is not None
+        made.append(rows, within=within, neighbours=neighbours)
+    return made
 
 
 def _redraw(

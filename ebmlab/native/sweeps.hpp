@@ -50,11 +50,13 @@ struct Betas {  // a sweep each
 // for so many numbers of a block.
 template <class Number, class Move>
 void by_blocks(const Chains& chains, int64_t size, int64_t numbers, uint64_t seed, int threads, Move move) {
+  const int64_t blocks = (chains.count + size - 1) / size;
+  threads = static_cast<int>(std::min<int64_t>(threads, blocks));
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
     std::vector<Number> memory(numbers);
 #pragma omp for schedule(dynamic)
-    for (int64_t block = 0; block < (chains.count + size - 1) / size; ++block)
+    for (int64_t block = 0; block < blocks; ++block)
       move(chains.part(block * size, size), RandomWords(seed, block), memory.data());
   }
 }

@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ebmlab.native.library import compiled
+from ebmlab.native.plain import readable
 
 CLASSES = 32  # sizes of a site's field, at most
-AT_ONCE = 2**23  # words of spins that a call of C++ redraws: about a tenth of a second, in which no signal is heard
+AT_ONCE = 2**23  # words that a call of C++ redraws, or thresholds: a tenth of a second, in which no signal is heard
 VECTOR = 8  # words, at most; wide tables are multiples of it, narrow ones divide it
 
 
@@ -48,8 +49,8 @@ class _Group(ctypes.Structure):
 
 
 def by_kernel(device: torch.device) -> bool:
-    """Whether chains there are swept by the kernel."""
-    return device.type == "cpu" and kernel() is not None
+    """Whether chains there are swept by the kernel, and no compiler, tracer or mode looks on."""
+    return device.type == "cpu" and readable() and kernel() is not None
 
 
 def swept(
@@ -74,7 +75,8 @@ def swept(
     wide = next((power for power in (1, 2, 4) if width <= power), -(-width // VECTOR) * VECTOR)
     table = words.contiguous() if wide == width else pad(words, (0, wide - width))
     flips = torch.zeros(64 * wide, dtype=torch.int64, device="cpu") if report else None
-    for some in np.array_split(thresholds, -(-len(thresholds) * table.numel() // AT_ONCE)):
+    calls = -(-len(thresholds) * max(table.numel(), CLASSES * len(sites)) // AT_ONCE)
+    for some in np.array_split(thresholds, max(1, min(calls, len(thresholds)))):
         seed = int(torch.randint(2**62, (), device="cpu"))
         _sweep(library, table, sites, some, metropolis=metropolis, seed=seed, flips=flips)
     if table is not words:

@@ -111,9 +111,8 @@ class SavedSearch:
 
     def _moment(self, kept: Mapping[str, Any]) -> Moment:
         carried = {name: like for name, like in self._like.items() if name not in ("now", "best")}
-        chains = _as_kept_here(
-            self._energy, carried | kept["chains"], self._like
-        )  # files of before have the states alone
+        found = carried | kept["chains"]  # files of before have the states alone
+        chains = _as_kept_here(self._energy, found, self._like)
         for name, like in self._like.items():
             if (chains[name].shape, chains[name].dtype) != (like.shape, like.dtype):
                 raise ValueError(f"{name} is {chains[name].dtype} {tuple(chains[name].shape)}")

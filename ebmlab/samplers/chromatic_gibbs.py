@@ -198,10 +198,14 @@ class ChromaticGibbs(Sampler):
             return super().last_states(energy, x, num_steps, compile=compile)
         return self._swept_in_words(coded, self.check_chains(energy, x, num_steps), num_steps)[0]
 
+    @property
+    def _own_steps(self) -> bool:
+        """Whether a subclass makes its steps, or must see each of them."""
+        return self._watched or self._by_steps or type(self)._in_place is not ChromaticGibbs._in_place
+
     def _in_words(self, energy: Energy, x: Tensor, num_steps: int, compile: bool = False) -> MultiSpin | None:
         """The energy for chains in words, where they take so many steps that this pays."""
-        own = self._watched or self._by_steps or type(self)._in_place is not ChromaticGibbs._in_place
-        if own or not (isinstance(x, Tensor) and isinstance(num_steps, int)):  # which is checked later
+        if self._own_steps or not (isinstance(x, Tensor) and isinstance(num_steps, int)):  # which is checked later
             return None
         if x.device.type != "cpu" or x.dim() == 0 or len(x) == 0 or num_steps < 1:
             return None
@@ -232,8 +236,7 @@ class ChromaticGibbs(Sampler):
         self, energy: Energy, x: Tensor, num_steps: int, caller: str, report: bool = False
     ) -> tuple[Tensor, Info | None]:
         """As in `Sampler`, but by the kernel where there is one: it is ahead of programs."""
-        own = self._watched or self._by_steps or type(self)._in_place is not ChromaticGibbs._in_place
-        if own or self._swept_in_cpp(energy, sites_first(energy, x[:1])[0], []) is None:
+        if self._own_steps or self._swept_in_cpp(energy, sites_first(energy, x)[0], []) is None:
             return super()._compiled(energy, x, num_steps, caller, report)
         return self._reported(energy, x, num_steps) if report else (self._run(energy, x, num_steps), None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, cast
 
@@ -122,7 +122,7 @@ class GibbsSweep(Sampler):
         if at.laws is None:
             if pairwise(energy)[0] is None:
                 return None
-            orders = [self._order(cast(Finite, energy.domain).size) for _ in range(num_steps)]
+            orders = (self._order(cast(Finite, energy.domain).size) for _ in range(num_steps))
             last, total = _by_site(energy, x, orders, hops)
             return None if total.isnan().any() else last
         assert at.places is not None
@@ -159,7 +159,7 @@ def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
 
 def _laws_of(energy: Potts, joint: bool) -> SiteLaws:
     tables = energy.site_tables(joint=joint)
-    if not is_possible(energy.field):
+    if not is_possible(energy.field, energy.coupling):
         return SiteLaws(tables)
     rows = SiteRows(energy.field.shape[1])
     for table in tables:
@@ -210,7 +210,7 @@ def _moves(sites: Tensor, q: int) -> Tensor:
 
 
 def _by_site(
-    energy: Energy, x: Tensor, orders: Sequence[Sequence[int]], hops: Tensor | None = None
+    energy: Energy, x: Tensor, orders: Iterable[Sequence[int]], hops: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """States of an Ising or scalar Potts model after sweeps in these orders, and numbers that are NaN without a law."""
     table, y = sites_first(energy, x)

@@ -24,9 +24,7 @@ def pairwise(energy: Energy) -> tuple[Ising | ScalarPotts | None, float | Tensor
     beta: float | Tensor = 1.0
     while isinstance(energy, TemperedEnergy) and type(energy) in OWN:
         beta, energy = beta * energy.beta, energy.energy
-    own = (
-        type(energy).__base__ if is_parametrized(energy) else type(energy)
-    )  # whose couplings learn has a class of its own
+    own = type(energy).__base__ if is_parametrized(energy) else type(energy)  # that of learnt couplings is derived
     return (cast(Ising | ScalarPotts, energy) if own in (Ising, ScalarPotts) else None), beta
 
 

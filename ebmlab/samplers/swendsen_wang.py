@@ -119,7 +119,8 @@ def _bonds(model: Ising | ScalarPotts) -> Bonds:
     degrees = torch.bincount(edges.rows, minlength=edges.size)
     offsets = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
     fields = torch.stack([-field, field], 1) if spins else field.contiguous()
-    return Bonds(offsets, edges.columns.contiguous(), edges.values.detach(), fields if fields.any() else None, spins)
+    others, couplings = edges.columns.contiguous(), edges.values.detach().contiguous()
+    return Bonds(offsets, others, couplings, fields if fields.any() else None, spins)
 
 
 def clusters(size: int, a: Tensor, b: Tensor) -> Tensor:

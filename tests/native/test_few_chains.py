@@ -327,3 +327,19 @@ def test_a_kernel_whose_steps_come_out_wrong_is_not_used(
     monkeypatch.setattr(few_chains, "FOLDER", replaced("1.f - likely : likely", "likely : 1.f - likely", tmp_path))
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
     assert check() is None
+
+
+def test_sums_that_would_lose_small_terms_are_torchs() -> None:
+    """A unit whose weight is 1e17 is on and off again: the hidden unit's bias still counts then."""
+    energy = rbm(1, 1, 1.0)
+    for parameter, value in zip((energy.W, energy.b_v, energy.b_h), (1e17, -1e17, 5.0), strict=True):
+        parameter.fill_(value)
+    last = DMALA(1e4, balance=0.0).last_states(energy, torch.zeros(48, 1), 1500)
+    assert float(last.mean()) < 0.1  # it is 1 / (1 + exp(5))
+
+
+def test_parameters_that_do_not_fit_are_not_read() -> None:
+    x, weight = torch.zeros(2, 3), torch.zeros(3, 2)
+    for bias, hidden_bias in ((torch.zeros(1), torch.zeros(2)), (torch.zeros(3), torch.zeros(1))):
+        assert block_gibbs_steps(Weights(weight, bias, hidden_bias), x, 8) is None
+    assert block_gibbs_steps(Weights(weight, torch.zeros(3), torch.zeros(2)), x[:, :2], 8) is None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -270,6 +272,24 @@ def test_what_the_kernel_cannot_read_is_left_alone() -> None:
     with FlopCounterMode(display=False):
         assert sweep(table, rows, betas=[1.0]) is None
     assert bool((table == 1).all())
+
+
+def test_threads_without_chains_take_no_memory() -> None:
+    text = (
+        "import resource, torch\n"
+        "from ebmlab.native.ising_sweeps import kernels, sweep\n"
+        "from ebmlab.native.sweeps import Rows\n"
+        "assert kernels() is not None\n"
+        "order, none = torch.arange(2**17), torch.zeros(0)\n"
+        "rows = Rows(order, torch.zeros_like(order), none.long(), none, torch.zeros(2**17))\n"
+        "table, peak = torch.ones(2**17, 9), lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "torch.set_num_threads(64)\n"
+        "before = peak()\n"
+        "assert sweep(table, rows, betas=[1.0]) is not None\n"
+        "print(peak() - before)"
+    )
+    found = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    assert int(found.stdout) < 2**17  # KiB; the chains' own take 8 MiB, and those of 64 threads 512
 
 
 def test_a_few_chains_of_many_sites_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +14,7 @@ import torch
 from helpers_family import drawn_potts
 from helpers_spins import chi_square_p
 from helpers_sweeps import number, transitions
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ebmlab.domains import Categorical
@@ -184,7 +186,7 @@ def test_a_law_that_is_none_is_reported_as_by_torch(wrong: float, monkeypatch: p
     found = []
     for possible in (True, False):
         if not possible:
-            monkeypatch.setattr(module, "is_possible", lambda numbers: False)
+            monkeypatch.setattr(module, "is_possible", lambda *numbers: False)
         try:
             last, info = GibbsSweep().sample(energy, x, 2)
             found.append((last[0].tolist(), info.acceptance.isnan().tolist()))
@@ -204,8 +206,22 @@ def test_what_it_cannot_read_goes_another_way(monkeypatch: pytest.MonkeyPatch) -
 
     assert rows(potts(3, 4)) is not None
     assert rows(potts(3, 4).double()) is None and rows(Own(3, 4)) is None
+    mixed = potts(3, 4)
+    mixed.coupling = nn.Parameter(mixed.coupling.double())
+    assert rows(mixed) is None
     monkeypatch.setattr(site_sweeps, "kernel", lambda: None)
     assert rows(potts(3, 4)) is None
+
+
+@pytest.mark.parametrize("name", ["all pairs", "some pairs"])
+def test_copies_and_pickles_of_a_state_go_on_as_it(name: str) -> None:
+    energy, sampler = MODELS[name], GibbsSweep()
+    state, found = sampler.init(energy, energy.random(20)), []
+    for like in (state, copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        assert like.laws is not None and like.laws.rows is not None
+        torch.manual_seed(5)
+        found.append(sampler.step(energy, like)[0].x)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
 MUTANTS = {

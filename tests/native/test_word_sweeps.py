@@ -7,11 +7,13 @@ import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from helpers_spins import MODELS, chi_square_p, exact, ising, metropolis_up
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ebmlab.energies import Ising
 from ebmlab.native import word_sweeps
@@ -269,3 +271,32 @@ def test_a_kernel_that_does_not_follow_the_field_is_not_used(monkeypatch: pytest
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
     monkeypatch.setattr(word_sweeps, "__file__", str(tmp_path / "word_sweeps.py"))
     assert word_sweeps.kernel.__wrapped__() is None
+
+
+def test_no_call_is_without_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large the table is, however many sweeps of a small one there are, or none at all."""
+    model, lengths, library = coded(Ising.lattice(5, 0.4)), list[int](), kernel()
+    words = model.packed(torch.ones(10, 25))
+
+    class Counted:
+        def sweep(self, *args: Any) -> None:
+            lengths.append(args[5])
+            library.sweep(*args)  # type: ignore[union-attr]
+
+    monkeypatch.setattr(word_sweeps, "kernel", Counted)
+    assert model.sweeps(words, [], metropolis, report=True).tolist() == [0] * 64  # type: ignore[union-attr]
+    lengths.clear()
+    monkeypatch.setattr(word_sweeps, "AT_ONCE", 10)
+    model.sweeps(words, [1.0] * 3, metropolis)
+    assert lengths == [1, 1, 1]
+    lengths.clear()
+    monkeypatch.setattr(word_sweeps, "AT_ONCE", 2**12)
+    model.sweeps(words, [1.0] * 1000, metropolis)
+    assert max(lengths) * len(model.groups) * word_sweeps.CLASSES <= 2**12
+
+
+def test_modes_of_torch_keep_the_kernel_out() -> None:
+    """Tensors of `FakeTensorMode` have no addresses, and those of the kernel's trial would be such."""
+    with FakeTensorMode():
+        assert not word_sweeps.by_kernel(torch.device("cpu"))
+    assert word_sweeps.by_kernel(torch.device("cpu"))

@@ -165,3 +165,14 @@ MUTANTS = {
 def test_wrong_orders_are_seen(name: str) -> None:
     wrong = mutant(GibbsSweep, *MUTANTS[name])
     assert least_p(wrong(), learnt(), [(0, 1, 2, 3)]) < 1e-9
+
+
+@pytest.mark.skipif(kernels() is None, reason="needs a compiler")
+def test_orders_are_drawn_when_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of many sweeps over many sites would fill the memory."""
+    energy, drawn, seen = Ising(MATRIX, FIELDS[:, 0]), [], []
+    order, swept = torch.randperm, module.swept
+    monkeypatch.setattr(torch, "randperm", lambda *args: drawn.append(1) or order(*args))
+    monkeypatch.setattr(module, "swept", lambda *args, **kwargs: seen.append(len(drawn)) or swept(*args, **kwargs))
+    GibbsSweep("random").last_states(energy, energy.random(3), 50)
+    assert seen[0] < 10

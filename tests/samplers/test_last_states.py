@@ -14,8 +14,10 @@ from helpers_grbm import PASS, Banana, make_grbm
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import ebmlab.samplers.sampler as base
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real
 from ebmlab.energies import RBM, Energy, Ising, Potts, ProductMLP
+from ebmlab.energies.paths.tempering import tempered
 from ebmlab.engine.compiled import Ran
 from ebmlab.errors import UserError
 from ebmlab.product import Product
@@ -325,3 +327,18 @@ def test_a_chain_holds_no_state_but_the_last_while_it_steps(monkeypatch: pytest.
         alive.clear()
         run(rbm, rbm.random(5), 6)
         assert max(alive) == 1
+
+
+@pytest.mark.parametrize(
+    "sampler", [Gibbs(), ChromaticGibbs(), GibbsSweep(), DMALA(0.5)], ids=lambda s: type(s).__name__
+)
+def test_chains_at_temperatures_of_their_own_stay_in_one_block(
+    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cold chains are up, as the field says; hot ones are not."""
+    monkeypatch.setattr(base, "SMALLEST", 10)
+    monkeypatch.setattr(base, "CACHED", 1)
+    betas = torch.tensor([0.01] * 20 + [5.0] * 20)
+    energy = tempered(Ising([[0.0, 0.3], [0.3, 0.0]], field=2.0), betas)
+    x, _ = sampler.sample(energy, torch.tensor([[1.0, -1.0]]).expand(40, 2), 60)
+    assert bool((x[20:] == 1).all()) and not bool((x[:20] == 1).all())

@@ -16,7 +16,9 @@ from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.energies import MLP, Energy, Ising, ScalarPotts
+from ebmlab.energies.pairwise import pairwise
 from ebmlab.errors import UserError
+from ebmlab.graphs import Edges
 from ebmlab.native import cluster_steps
 from ebmlab.samplers import Gibbs, SwendsenWang, Wolff
 from ebmlab.samplers import swendsen_wang as module
@@ -334,3 +336,14 @@ def test_neighbours_that_do_not_exist_are_an_error() -> None:
         energy.neighbours.sites[7] = wrong
         with pytest.raises((IndexError, RuntimeError)):
             SwendsenWang().last_states(energy, energy.domain.random(2), 1)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_couplings_that_share_a_number_are_read_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each edge the first number of a longer list: all spins are bonded."""
+    monkeypatch.setattr(pairwise, "SPARSE", 2.0)
+    edges = Ising(RING).edges()
+    numbers = torch.tensor([40.0] + [0.0] * len(edges.values))
+    energy = Ising(Edges(4, edges.rows, edges.columns, numbers[:1].expand(len(edges.values))))
+    last = SwendsenWang().last_states(energy, torch.ones(50, 4), 5)
+    assert bool((last.sum(1).abs() == 4).all())
