@@ -39,6 +39,7 @@ class SiteRows:
     def __init__(self, values: int) -> None:
         self.values = values
         self._tables, self._kept, self._sites = list[_Table](), list[list[Tensor | None]](), 0
+        self._ends = set[int]()  # least and largest neighbours
 
     def append(self, rows: Tensor, *, within: Tensor | None, neighbours: Tensor | None) -> None:
         """Adds the next few sites, side by side.
@@ -51,6 +52,7 @@ class SiteRows:
         k, shift = 1 if within is None else len(within), None
         if neighbours is not None:  # from places in a state to rows
             shift = (torch.arange(len(neighbours), device="cpu") - neighbours) * self.values
+            self._ends |= {int(end) for end in neighbours.aminmax()} if len(neighbours) else set()
         kept = [None if t is None else t.detach().contiguous() for t in (rows, within, neighbours, shift)]
         shape = self._sites, k, len(rows) // self.values, rows.shape[1]
         self._tables.append(_Table(*shape, *map(_address, kept)))
@@ -74,10 +76,16 @@ class SiteRows:
 
         Returns:
             A number for each chain, `(B,)`, NaN if one of its laws was none.
+
+        Raises:
+            IndexError: a state has not as many sites, or a neighbour is none of them, as in a file of a stranger.
         """
         library, chains = kernel(), len(places)
-        assert library is not None
-        assert places.is_contiguous() and places.dtype == torch.int64 and places.shape[1] == self._sites
+        assert library is not None and places.is_contiguous() and places.dtype == torch.int64
+        if places.shape[1] != self._sites or not all(0 <= end < self._sites for end in self._ends):
+            raise IndexError(
+                f"a state has {places.shape[1]} sites, and the model has {self._sites}, or other neighbours"
+            )
         totals = torch.zeros(chains, dtype=torch.float32, device="cpu")
         factors = None
         if isinstance(factor, Tensor) or factor != 1:

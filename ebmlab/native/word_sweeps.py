@@ -86,7 +86,7 @@ def swept(
 
 def packed(x: Tensor, place: Tensor) -> Tensor:
     """Spins x `(B, d)`, float32, as words `(d + 1, W)`: site i in row `place[i]`, of `(d + 1,)`; the last row is 0."""
-    library, x, (chains, size) = kernel(), x.contiguous(), x.shape
+    library, x, (chains, size) = kernel(), x.resolve_neg().contiguous(), x.shape
     assert library is not None
     words = torch.empty(size + 1, -(-chains // 64), dtype=torch.int64, device="cpu")
     words[-1] = 0

@@ -224,6 +224,19 @@ def test_copies_and_pickles_of_a_state_go_on_as_it(name: str) -> None:
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
+def test_neighbours_that_do_not_exist_are_an_error() -> None:
+    """Such as those of a stranger's file; nothing beyond the states is read."""
+    for wrong in (-3, 4, 2**40):
+        rows = site_sweeps.SiteRows(3)
+        for site in range(4):
+            near = torch.tensor([site, wrong if site == 1 else 0])
+            rows.append(torch.zeros(6, 3), within=None, neighbours=near)
+        with pytest.raises(IndexError, match="4 sites"):
+            rows.redraw(torch.zeros(5, 4, dtype=torch.long), range(4))
+    with pytest.raises(IndexError, match="a state has 3 sites"):
+        rows.redraw(torch.zeros(5, 3, dtype=torch.long), range(4))
+
+
 MUTANTS = {
     "sites of a table ignore each other": ("table.within && m < table.sites", "false && m < table.sites"),
     "without a factor": ("factors && a < values", "false && factors"),
