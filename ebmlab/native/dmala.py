@@ -39,8 +39,6 @@ def dmala_steps(weights: Weights, x: Tensor, num_steps: int, *, step_size: float
         return None
     if not may_be_called(weights, x) or (steps := checked()) is None:
         return None
-    if float(torch.linalg.vector_norm(weights.weight, torch.inf)) > LARGE:
-        return None
     return _moved(steps, weights, x, num_steps, step_size=step_size, balance=balance)
 
 
@@ -56,7 +54,7 @@ def _moved(
 ) -> Moved | None:
     """Without a gradient, the logit of a flip is -1 / (2 alpha)."""
     still = pad(torch.full_like(x[0], -0.5 / step_size), (0, -x.shape[1] % VECTOR), value=NEVER)
-    return moved(steps, weights, x, num_steps, settings=(still.data_ptr(), 2 * balance), seed=seed)
+    return moved(steps, weights, x, num_steps, settings=(still.data_ptr(), 2 * balance), most=LARGE, seed=seed)
 
 
 @functools.cache

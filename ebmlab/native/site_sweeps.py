@@ -82,10 +82,10 @@ class SiteRows:
         """
         library, chains = kernel(), len(places)
         assert library is not None and places.is_contiguous() and places.dtype == torch.int64
-        if places.shape[1] != self._sites or not all(0 <= end < self._sites for end in self._ends):
-            raise IndexError(
-                f"a state has {places.shape[1]} sites, and the model has {self._sites}, or other neighbours"
-            )
+        if places.shape[1] != self._sites:
+            raise IndexError(f"a state has {places.shape[1]} sites, but the model has {self._sites}")
+        if not all(0 <= end < self._sites for end in self._ends):
+            raise IndexError(f"neighbours must be sites from 0 to {self._sites - 1}, but the model has others")
         totals = torch.zeros(chains, dtype=torch.float32, device="cpu")
         factors = None
         if isinstance(factor, Tensor) or factor != 1:

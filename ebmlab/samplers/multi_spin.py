@@ -104,15 +104,12 @@ class MultiSpin:
         enough = sum(heat) if rule is heat_bath else 2**15 * len(heat)
         return (len(self.place) - 1) * num_chains >= enough
 
-    def sweeps(
-        self, words: Tensor, betas: Sequence[float], rule: Rule | None = None, *, report: bool = False
-    ) -> Tensor | None:
-        """Moves all sites in place at each inverse temperature, by default in a heat bath.
+    def sweeps(self, words: Tensor, betas: Sequence[float], rule: Rule, *, report: bool = False) -> Tensor | None:
+        """Moves all sites in place at each inverse temperature.
 
         Returns:
             How often each chain has flipped a spin, `(64 W,)`, if asked for.
         """
-        rule = rule or heat_bath
         if by_kernel(words.device):
             sites = [group.sites for group in self.groups]
             return swept(words, sites, self._thresholds(rule, betas), metropolis=rule is metropolis, report=report)

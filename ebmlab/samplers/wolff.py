@@ -21,8 +21,8 @@ class Wolff(SwendsenWang):
     other classes each is equally likely. This is accepted with probability min(1, exp(d)), where d is by how much the
     field's part of the energy falls. Without a field it always is. A site lies in a large cluster more often than in a
     small one. Near the critical temperature more of the lattice therefore turns over than if each cluster tossed a
-    coin. By torch all bonds of a lattice are drawn, so a step takes as long as one of
-    `SwendsenWang`; where a compiler is at hand, the cluster alone is grown.
+    coin. By torch all bonds of a lattice are drawn, so a step takes as long as one of `SwendsenWang`. Where a C++
+    compiler is at hand, the cluster alone is grown.
 
     Example:
         >>> from ebmlab.energies import Ising

@@ -231,9 +231,9 @@ def test_neighbours_that_do_not_exist_are_an_error() -> None:
         for site in range(4):
             near = torch.tensor([site, wrong if site == 1 else 0])
             rows.append(torch.zeros(6, 3), within=None, neighbours=near)
-        with pytest.raises(IndexError, match="4 sites"):
+        with pytest.raises(IndexError, match="neighbours must be sites from 0 to 3"):
             rows.redraw(torch.zeros(5, 4, dtype=torch.long), range(4))
-    with pytest.raises(IndexError, match="a state has 3 sites"):
+    with pytest.raises(IndexError, match="a state has 3 sites, but the model has 4"):
         rows.redraw(torch.zeros(5, 3, dtype=torch.long), range(4))
 
 
