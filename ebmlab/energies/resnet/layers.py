@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, silu
 
 from ebmlab.energies.resnet.residual import Block, back
-from ebmlab.native import winograd
+from ebmlab.native.winograd import Winograd, pays, winograd
 
 
 class Layers:
     """By torch. What is kept of a swish for its gradient is its argument."""
 
     def swish(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """swish(z) and what is kept of it."""
+        """The swish of z, and what is kept of it."""
         return silu(z), z
 
     def forward(self, x: Tensor, layer: nn.Conv2d, *, plus: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """swish(layer(x) + plus) and what is kept of it."""
+        """The swish of layer(x) + plus, and what is kept of it."""
         z = layer(x)
         return self.swish(z if plus is None else z + plus)
 
@@ -44,25 +44,31 @@ class Layers:
 
 
 class WinogradLayers(Layers):
-    """By a kernel of C++ (`winograd`), layers of stride 2 excepted. What is kept of a swish is its derivative."""
+    """Layers of stride 1 by a kernel in C++. What is kept of a swish is its derivative."""
+
+    def __init__(self, kernel: Winograd) -> None:
+        self._kernel = kernel
 
     def swish(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return winograd.swish(z)
+        return self._kernel.swish(z)
 
     def forward(self, x: Tensor, layer: nn.Conv2d, *, plus: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if layer.stride != (1, 1):
             return super().forward(x, layer, plus=plus)
-        return winograd.forward(x, layer, plus=plus)
+        return self._kernel.forward(x, layer, plus=plus)
 
     def back_through_swish(self, grad: Tensor, kept: Tensor) -> Tensor:
         return grad * kept
 
     def back(self, grad: Tensor, layer: nn.Conv2d, *, kept: Tensor, plus: Tensor | None = None) -> Tensor:
-        return winograd.back(grad, layer, kept, plus=plus)
+        return self._kernel.back(grad, layer, slope=kept, plus=plus)
 
 
 def fastest(inner: Tensor, blocks: Sequence[Block]) -> Layers:
-    """The layers for blocks of which the second and last of stride 2 reads images of the size of `inner`."""
-    half = inner[:, :, ::2, ::2]
-    first, *rest = (layer for block in blocks for layer in (block.first, block.second) if layer.stride == (1, 1))
-    return WinogradLayers() if winograd.applies(inner, first) and winograd.applies(half, *rest) else Layers()
+    """The layers for blocks, from the argument `inner` `(B, C, H, W)` of the first one's first swish on."""
+    height, width = inner.shape[2:]
+    if not (pays(height, width) and pays((height + 1) // 2, (width + 1) // 2)):
+        return Layers()
+    convolutions = (layer for block in blocks for layer in (block.first, block.second))
+    kernel = winograd(inner, [layer for layer in convolutions if layer.stride == (1, 1)])
+    return Layers() if kernel is None else WinogradLayers(kernel)

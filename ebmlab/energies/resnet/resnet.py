@@ -88,7 +88,7 @@ class ResNet(Energy):
         return net.squeeze(1)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """As in `Energy`. On a CPU the gradient is written out, in 0.6 to 0.8 of autograd's time.
+        """As in `Energy`. On a CPU the gradient is written out.
 
         The convolutions in front of the first activation are taken as one (`Entrance`), and all gradients have the
         channels last, as the features have. A kernel of C++ takes the convolutions of stride 1 where it can
