@@ -13,8 +13,8 @@ from ebmlab.energies.evaluation import PerChain
 from ebmlab.energies.hidden_units import BITS, BinaryUnits, HiddenUnits
 from ebmlab.energies.state_types import converted
 from ebmlab.errors import UserError, how_many
-from ebmlab.numerics.noise import bernoulli, categorical
-from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.native import bernoulli, normal, sum_softplus
+from ebmlab.numerics.noise import categorical
 
 
 class Bipartite(Energy):
@@ -79,7 +79,7 @@ class Bipartite(Energy):
         if isinstance(law, Tensor):
             return one_hot(categorical(law.log_softmax(-1)), law) if self._has_classes else bernoulli(law)
         mean, variance = law
-        return mean + variance.sqrt() * torch.randn_like(mean)
+        return mean + variance.sqrt() * normal(mean)
 
     def mean_visible(self, h: Tensor) -> Tensor:
         """E[v | h], `(B, *event)`."""
@@ -99,15 +99,23 @@ class Bipartite(Energy):
         assert self.has_bits
         return self.visible_energy(v) / temperature - sum_softplus(logits / temperature)
 
+    def energy_and_mean(self, v: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """`marginal_energy` `(B,)` and E[h | v] `(B, H)`, given I(v)."""
+        if type(self).marginal_energy is not Bipartite.marginal_energy:  # a class may have an energy of its own
+            return self.marginal_energy(v, logits), self.units.mean(logits)
+        log_sum, mean = self.units.log_sum_and_mean(logits)
+        return self.visible_energy(v) - log_sum, mean
+
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Has a closed form if v is no real vector: E(v, h) is linear in v, and -dE/dv the logits of v at E[h | v]."""
         if not isinstance(self.domain, Binary | Categorical):
             return super().value_and_grad(x)
         with torch.no_grad():
             logits = self.hidden_given_visible(x)
-            field = self.visible_given_hidden(self.units.mean(logits))
+            energy, mean = self.energy_and_mean(x, logits)
+            field = self.visible_given_hidden(mean)
             assert isinstance(field, Tensor)
-            return self.marginal_energy(x, logits), -field
+            return energy, -field
 
     def forward(self, x: Tensor) -> Tensor:
         return self.marginal_energy(x, self.hidden_given_visible(x))

@@ -16,8 +16,11 @@ def value_and_grad(energy: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
             value, pull = torch.func.vjp(energy, x)  # type: ignore[misc]  # three values only with has_aux
             with no_autocast(x.device):
                 return value, pull(torch.ones_like(value))[0]
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            return value_and_grad(energy, x)
     parameters = [p for p in energy.parameters() if p.requires_grad]
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.enable_grad():
         x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()
         try:
             for p in parameters:  # autograd keeps nothing for frozen parameters

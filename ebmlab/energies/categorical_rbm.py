@@ -71,7 +71,8 @@ class CategoricalRBM(Bipartite):
 
     @unrounded
     def visible_energy(self, v: Tensor) -> Tensor:
-        return -(v.flatten(1) @ self.b_v.flatten())
+        energy: Tensor = -torch.linalg.vecdot(v.flatten(1), self.b_v.flatten())
+        return energy
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and the hidden pre-activations `(B, H)`."""

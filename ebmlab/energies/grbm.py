@@ -97,8 +97,9 @@ class GRBM(Bipartite):
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
         """The marginal energy and its gradient (v - mu - W E[h | v]) / sigma^2 (Eq. 21)."""
         logits = self.hidden_given_visible(x)
-        mean, _ = self.visible_given_hidden(self.units.mean(logits))
-        return Evaluation(self.marginal_energy(x, logits), (x - mean) * self.precision, logits=logits)
+        energy, hidden = self.energy_and_mean(x, logits)
+        mean, _ = self.visible_given_hidden(hidden)
+        return Evaluation(energy, (x - mean) * self.precision, logits=logits)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         result = self.evaluate(x)

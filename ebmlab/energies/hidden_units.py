@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Real
-from ebmlab.numerics.noise import bernoulli
-from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.native import bernoulli, normal, sum_softplus, sum_softplus_and_sigmoid
 from ebmlab.settings import require_choice
 
 Kind = Literal["bits", "gaussian", "rectified"]
@@ -35,6 +34,10 @@ class HiddenUnits(ABC):
     def mean(self, inputs: Tensor) -> Tensor:
         """E[h] at inputs `(..., H)`, the derivative of `log_sum`."""
 
+    def log_sum_and_mean(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Both of the above, of inputs `(B, H)`."""
+        return self.log_sum(inputs), self.mean(inputs)
+
     @abstractmethod
     def sample(self, inputs: Tensor) -> Tensor:
         """Draws h at inputs `(..., H)`."""
@@ -55,6 +58,9 @@ class BinaryUnits(HiddenUnits):
     def mean(self, inputs: Tensor) -> Tensor:
         return torch.sigmoid(inputs)
 
+    def log_sum_and_mean(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return sum_softplus_and_sigmoid(inputs)
+
     def sample(self, inputs: Tensor) -> Tensor:
         return bernoulli(inputs)
 
@@ -72,7 +78,7 @@ class GaussianUnits(HiddenUnits):
         return inputs
 
     def sample(self, inputs: Tensor) -> Tensor:
-        return inputs + torch.randn_like(inputs)
+        return inputs + normal(inputs)
 
     def potential(self, h: Tensor) -> Tensor:
         return 0.5 * h.square().sum(-1)

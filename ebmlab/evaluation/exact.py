@@ -13,8 +13,7 @@ from ebmlab.domains import Binary, Categorical, Finite, Real
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import uniform
-from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.native import sum_softplus, uniform
 
 MAX_TERMS = 2**26  # of a sum
 

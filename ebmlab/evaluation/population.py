@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import PerChain
-from ebmlab.numerics.noise import uniform
+from ebmlab.native import uniform
 
 
 class Population:

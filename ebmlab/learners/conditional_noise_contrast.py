@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 from ebmlab.energies import Energy
 from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.sample_loss import SampleLoss
-from ebmlab.numerics.noise import normal
+from ebmlab.native import normal
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_count, require_positive
 

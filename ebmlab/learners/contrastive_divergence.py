@@ -21,6 +21,7 @@ from ebmlab.learners.compiled_chains import check_compilation
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.hidden_of_chains import hidden_at_start, hidden_of_data, hidden_of_state, keep_hidden
 from ebmlab.learners.learner import Interval, Learner
+from ebmlab.native import normal
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import Info, Leg, Sampler, State
@@ -166,7 +167,7 @@ class ContrastiveDivergence(Learner):
         x, weights = self.states(batch), self.weights(batch)
         n = len(x)
         if self.data_noise:
-            x = x + self.data_noise * torch.randn_like(x)
+            x = x + self.data_noise * normal(x)
         with fast_products(self.energy, n), scaled_steps(self.sampler, self.step_factor):
             if self.compile_chains and x.is_cuda:
                 info, y, data_energy, difference = self._replayed_contrast(x, weights)

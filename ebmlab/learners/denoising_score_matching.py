@@ -15,7 +15,7 @@ from ebmlab.energies import Energy, NoisyEnergy
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.sample_loss import SampleLoss, input_gradient
-from ebmlab.numerics.noise import normal
+from ebmlab.native import normal
 from ebmlab.samplers import Sampler, State
 from ebmlab.settings import require_positive
 

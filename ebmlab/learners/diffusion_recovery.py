@@ -16,7 +16,7 @@ from ebmlab.energies import Energy, NoisyEnergy
 from ebmlab.errors import UserError
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import ADAM, Interval, Learner
-from ebmlab.numerics.noise import normal
+from ebmlab.native import normal
 from ebmlab.samplers import MALA, Cosine, Sampler, State
 from ebmlab.settings import require_positive
 

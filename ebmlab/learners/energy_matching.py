@@ -14,7 +14,7 @@ from ebmlab.energies import Energy
 from ebmlab.learners.contrastive_divergence import ContrastiveDivergence
 from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.sample_loss import input_gradient
-from ebmlab.numerics.noise import normal, uniform
+from ebmlab.native import normal, uniform
 from ebmlab.samplers import Sampler, State
 from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_count, require_factor, require_positive

@@ -17,7 +17,8 @@ from ebmlab.io.rebuilding import Recorded
 from ebmlab.learners.neighbours import estimated_falls, number_of_neighbours, rises
 from ebmlab.learners.objectives import Bounded, Exponential, Objective
 from ebmlab.learners.perturbations import perturbed
-from ebmlab.numerics.noise import uniform, uniform_numbers, wide
+from ebmlab.native import uniform
+from ebmlab.numerics.noise import uniform_numbers, wide
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.settings import require_count, require_factor, require_inside, require_positive

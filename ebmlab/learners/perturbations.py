@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Finite, Ordinal, Real, Spin
-from ebmlab.numerics.noise import normal, uniform
+from ebmlab.native import normal, uniform
 from ebmlab.product import Product
 
 

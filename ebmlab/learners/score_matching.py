@@ -13,7 +13,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.sample_loss import SampleLoss, input_gradient
-from ebmlab.numerics.noise import uniform
+from ebmlab.native import uniform
 from ebmlab.numerics.unrounded import no_autocast
 from ebmlab.samplers import Sampler
 from ebmlab.settings import require_choice, require_count

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from ebmlab.native.library import SUPPORTED, compiled
-from ebmlab.native.plain import readable
+from ebmlab.native.plain import exporting, readable
 from ebmlab.numerics.affine import affine as plain_affine
 
 ENOUGH = 3 * 2**20  # multiplications of a product from which a call of C++ pays
 ROWS, INNER, COLUMNS = 48, 16, 32  # at least: rows share sums, sums replace products, and columns are added 32 at once
 WORD = 32  # bits
-_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6 has the latter alone
 
 
 def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
@@ -60,7 +59,7 @@ _affine_in_programs.register_fake(lambda bias, x, matrix: x.new_empty(x.shape[0]
 
 def _pays(x: Tensor, matrix: Tensor) -> bool:
     """Whether the kernels may be asked, as far as shapes and settings say."""
-    if not SUPPORTED or _exporting():  # an exported graph takes any number of rows
+    if not SUPPORTED or exporting():  # an exported graph takes any number of rows
         return False
     if not x.dim() == matrix.dim() == 2 or len(x) * matrix.numel() < ENOUGH:
         return False

@@ -36,16 +36,6 @@ class Numbers {
   Number& operator[](int64_t i) { return lines.data()->numbers[i]; }
 };
 
-typedef float Quarter __attribute__((vector_size(16), may_alias));
-
-inline float sum(Floats v) {
-  Quarter parts[FLOATS / 4];
-  store(reinterpret_cast<float*>(parts), v);
-  for (int64_t half = FLOATS / 8; half; half /= 2)
-    for (int64_t i = 0; i < half; ++i) parts[i] += parts[i + half];
-  return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
-}
-
 // products[c][i] = visible_bias[i] + row i of the weights times vectors[c], for C vectors and `FLOATS` rows, a tile.
 template <int64_t C>
 inline void multiply(const Rbm& rbm, int64_t first, const float* const* vectors, float* const* products) {

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
+exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6 has the latter alone
+
 
 def readable(*tensors: Tensor) -> bool:
     """Whether nothing but their numbers is asked of these tensors: no compiler, tracer, mode or transform looks on."""

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #if defined(__AVX2__)
@@ -47,5 +48,27 @@ inline Floats load_some(const float* p, int64_t n) {
 }
 
 inline Floats all(float x) { return Floats{} + x; }
+
+inline Floats root(Floats x) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Floats>(_mm512_sqrt_ps(reinterpret_cast<__m512>(x)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Floats>(_mm256_sqrt_ps(reinterpret_cast<__m256>(x)));
+#else
+  Floats out;
+  for (int64_t i = 0; i < FLOATS; ++i) out[i] = std::sqrt(x[i]);
+  return out;
+#endif
+}
+
+typedef float Quarter __attribute__((vector_size(16), may_alias));
+
+inline float sum(Floats v) {
+  Quarter parts[FLOATS / 4];
+  store(reinterpret_cast<float*>(parts), v);
+  for (int64_t half = FLOATS / 8; half; half /= 2)
+    for (int64_t i = 0; i < half; ++i) parts[i] += parts[i + half];
+  return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
+}
 
 }  // namespace

@@ -11,7 +11,7 @@ import torch
 from ebmlab.domains import Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import uniform
+from ebmlab.native import uniform
 from ebmlab.numerics.streams import own_numbers
 
 DESCENT = 60  # steps of the descent that shows what flips cost near a minimum

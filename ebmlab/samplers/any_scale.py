@@ -14,6 +14,7 @@ from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
+from ebmlab.native import normal
 from ebmlab.samplers.discrete_langevin import check_langevin
 from ebmlab.samplers.edge_root import EdgeRoot
 from ebmlab.samplers.kernel import Kernel
@@ -70,7 +71,7 @@ class Model(NamedTuple):
         """xi, standard normal, `(B, m)`."""
         assert self.root is not None
         rows = self.root.size if isinstance(self.root, EdgeRoot) else len(self.root)
-        return torch.randn_like(x.new_empty(len(x), rows))
+        return normal(x.new_empty(len(x), rows))
 
 
 def propose(

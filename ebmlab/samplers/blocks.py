@@ -16,7 +16,8 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy
-from ebmlab.numerics.noise import bernoulli, categorical, uniform
+from ebmlab.native import bernoulli, uniform
+from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.state import Info
 
 MAX_CONFIGURATIONS = 2**16

@@ -13,9 +13,10 @@ from ebmlab.energies import Energy
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
+from ebmlab.native import coins
 from ebmlab.native.ising_sweeps import HEAT_BATH
 from ebmlab.native.word_sweeps import by_kernel
-from ebmlab.numerics.noise import categorical, coins
+from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.multi_spin import MultiSpin, multi_spin

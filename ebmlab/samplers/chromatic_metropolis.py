@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Spin
 from ebmlab.energies import Energy
-from ebmlab.numerics.noise import coins
+from ebmlab.native import coins
 from ebmlab.samplers.chromatic_gibbs import ChromaticGibbs, Coloured, start, swept
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.numbers import Number

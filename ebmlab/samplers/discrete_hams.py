@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import normal
+from ebmlab.native import normal
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import decide
 from ebmlab.samplers.numbers import Number, plus, root

@@ -12,6 +12,7 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies import GRBM, Bipartite, BipartiteBridge, Energy, Gaussian, PerChain
 from ebmlab.errors import UserError
+from ebmlab.native import normal
 from ebmlab.samplers.block_gibbs import require_bipartite
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
@@ -109,7 +110,7 @@ def step(
     An adjusted step accepts both with min(1, p(v') q(v | v', h') / (p(v) q(v' | v, h))). Eq. 12 needs only marginal
     energies, because p(v, h) / p(h | v) is p(v).
     """
-    noise = torch.randn_like(state.x)
+    noise = normal(state.x)
     x = torch.lerp(state.mean, state.x, state.law.decay).addcmul_(noise, state.law.std)
     later = adjusted if next_adjusted is None else next_adjusted
     new = start(energy, x, settings, factors, temperature, noise_temperature, later, law=state.law)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, PerChain
-from ebmlab.numerics.noise import normal, uniform, wide
+from ebmlab.native import normal, uniform
+from ebmlab.numerics.noise import wide
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
 from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic_rise, length_unit

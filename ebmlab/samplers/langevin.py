@@ -13,7 +13,7 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import normal
+from ebmlab.native import normal, normal_
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.columns import Columns
 from ebmlab.samplers.kernel import Kernel
@@ -157,7 +157,7 @@ class Langevin(Sampler):
         walk, step_size = Columns(x, hops), float(self.step_size * energy.step_unit())
         for step in range(num_steps):
             alpha = step_size * self.schedule.factor(step, num_steps)
-            move = walk.next_move().normal_(std=math.sqrt(alpha * (2 * self.temperature)))
+            move = normal_(walk.next_move(), std=math.sqrt(alpha * (2 * self.temperature)))
             move.add_(walk.gradient(energy), alpha=-alpha)
             walk.move()
         return walk.last()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy, PerChain
-from ebmlab.numerics.noise import uniform
+from ebmlab.native import uniform
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.proposals import Draw, Proposal
 from ebmlab.samplers.sampler import Sampler

@@ -11,7 +11,8 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import normal, uniform, wide
+from ebmlab.native import normal, uniform
+from ebmlab.numerics.noise import wide
 from ebmlab.samplers import hmc
 from ebmlab.samplers.hmc import HMCState
 from ebmlab.samplers.kernel import UnevenKernel

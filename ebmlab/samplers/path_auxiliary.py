@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
-from ebmlab.numerics.noise import uniform
+from ebmlab.native import uniform
 from ebmlab.samplers.blocks import place, values_at
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.metropolis import decide

@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Energy, PerChain
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import uniform
+from ebmlab.native import uniform
 from ebmlab.samplers.blocks import place, random_block, uniform_index, values_at
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Draw, Proposal

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Domain, Spin
 from ebmlab.energies import Energy, PerChain
+from ebmlab.native import normal
 from ebmlab.samplers.metropolis import MetropolisSampler
 from ebmlab.samplers.proposals import Gaussian, Proposal
 from ebmlab.samplers.state import EnergyState
@@ -17,7 +18,7 @@ from ebmlab.settings import require_positive
 
 def lift(x: Tensor) -> Tensor:
     """Draws z `(B, *event)` from N(0, I) under the condition `harden`(z) = x."""
-    size = torch.randn_like(x).abs()
+    size = normal(x).abs()
     return torch.where(x > 0, size, -size)
 
 

@@ -13,8 +13,9 @@ from ebmlab.energies import Energy, Ising, ScalarPotts
 from ebmlab.energies.evaluation import Merge
 from ebmlab.energies.pairwise.pairwise import Pairwise
 from ebmlab.errors import UserError
+from ebmlab.native import bernoulli, uniform
 from ebmlab.native.cluster_steps import Bonds, is_possible, moved
-from ebmlab.numerics.noise import bernoulli, categorical, uniform
+from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import Info, State

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Energy, PerChain
-from ebmlab.numerics.noise import normal
+from ebmlab.native import normal, normal_
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.columns import Columns
 from ebmlab.samplers.kernel import Kernel
@@ -175,11 +175,11 @@ class UnderdampedLangevin(Sampler):
             return None
         walk, (epsilon, kept) = Columns(x, hops), self._settings(energy).tolist()
         noise, std = torch.empty_like(walk.x), math.sqrt(1 - kept**2)
-        velocity = torch.randn_like(walk.x)
+        velocity = normal(walk.x)
         for k in range(num_steps):
             velocity.add_(walk.gradient(energy), alpha=-epsilon if k else -epsilon / 2)  # BB, or B
             move = torch.mul(velocity, epsilon / 2, out=walk.next_move())  # A
-            torch.add(noise.normal_(std=std), velocity, alpha=kept, out=velocity)  # O
+            torch.add(normal_(noise, std=std), velocity, alpha=kept, out=velocity)  # O
             move.add_(velocity, alpha=epsilon / 2)  # A
             walk.move()
         return walk.last()

@@ -47,6 +47,7 @@ def digits(run: Callable[..., None], trained: Path) -> torch.Tensor:
     return raw
 
 
+@pytest.mark.filterwarnings("ignore:do not trust")
 def test_scores_are_those_of_the_loaded_model(
     digits: torch.Tensor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

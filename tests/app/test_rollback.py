@@ -72,7 +72,7 @@ BASE = [
     "--model.start=ebmlab.learners.ReplayBuffer",
     "--model.start.size=600",
     "--name=it",
-    "--seed_everything=3",  # one in which the run has bad luck once
+    "--seed_everything=2",  # one in which the run has bad luck once, with kernels in C++ and without
 ]
 
 

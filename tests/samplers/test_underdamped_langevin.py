@@ -176,7 +176,7 @@ def test_steps_in_place_are_baoab() -> None:
         ("alpha=-epsilon if k else -epsilon / 2", "alpha=-epsilon / 2"),
         ("move.add_(velocity, alpha=epsilon / 2)", "move.add_(velocity, alpha=epsilon)"),
         ("velocity, alpha=kept, out", "velocity, alpha=1, out"),
-        ("noise.normal_(std=std)", "noise.normal_()"),
+        ("normal_(noise, std=std)", "normal_(noise)"),
         ("for k in range(num_steps):", "for k in range(num_steps - 1):"),
     ],
 )

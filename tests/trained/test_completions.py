@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers_trained import PASS, model_of, wild
 from scipy import stats
-from torch import Tensor, nn
+from torch import nn
 
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.energies import GRBM, RBM, Ising, ScalarPotts
@@ -25,13 +25,10 @@ from ebmlab.samplers import (
     SwendsenWang,
     Wolff,
 )
+from ebmlab.testing import chi_square_p
 from ebmlab.trained import TrainedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::lightning_fabric.utilities.warnings.PossibleUserWarning")
-
-
-def chi_square(counts: Tensor, law: Tensor) -> float:
-    return float(stats.chisquare(counts.numpy(), (law * counts.sum()).numpy()).pvalue)
 
 
 @pytest.mark.parametrize("kind", ["RBM", "Ising", "one-hot raw", "classes"])
@@ -61,9 +58,9 @@ def test_completions_follow_the_enumerated_conditional(kind: str) -> None:
     counts = torch.zeros(len(place))
     for row in found:
         counts[place[tuple(row.flatten().tolist())]] += 1  # a KeyError is a coordinate that was given and changed
-    assert chi_square(counts.double(), conditional) > PASS
+    assert chi_square_p(counts, conditional) > PASS
     wrong = (-energy(states)).double().softmax(0).detach()[: len(place)]
-    assert chi_square(counts.double(), wrong / wrong.sum()) < PASS  # the test sees another law
+    assert chi_square_p(counts, wrong / wrong.sum()) < PASS  # the test sees another law
 
 
 def test_completions_of_real_data_follow_the_gaussian_conditional() -> None:

@@ -16,6 +16,7 @@ from ebmlab.energies.paths.bridge import Bridge
 from ebmlab.energies.paths.known_log_z import Solved
 from ebmlab.energies.paths.reference import Base, Bernoulli, Frequencies, StandardNormal, Uniform
 from ebmlab.errors import UserError
+from ebmlab.native import normal
 from ebmlab.numerics.unrounded import unrounded
 
 
@@ -148,7 +149,7 @@ class BipartiteBridge(Bridge, Bipartite):
         precision = self._mix(values, torch.ones_like(values))
         base_pull = self.base.precision.to(mean) @ self.base.mean.to(mean).flatten()
         pull = self._mix(base_pull, mean / variance) * std @ axes
-        drawn = pull / precision + torch.randn_like(pull) / precision.sqrt()
+        drawn = pull / precision + normal(pull) / precision.sqrt()
         return drawn @ axes.T * std
 
     def _axes(self, base: Gaussian, std: Tensor) -> tuple[Tensor, Tensor]:

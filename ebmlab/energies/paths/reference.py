@@ -13,7 +13,8 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary, Categorical, Domain, Finite, Real, Spin
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
-from ebmlab.numerics.noise import bernoulli, categorical
+from ebmlab.native import bernoulli
+from ebmlab.numerics.noise import categorical
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.product import Product
 

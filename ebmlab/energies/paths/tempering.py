@@ -10,7 +10,7 @@ from torch import Tensor
 from ebmlab.domains import Domain
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
-from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.native import sum_softplus
 from ebmlab.settings import require_positive
 
 

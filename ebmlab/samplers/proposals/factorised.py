@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Spin
-from ebmlab.numerics.noise import bernoulli, categorical
-from ebmlab.numerics.softplus import sum_softplus
+from ebmlab.native import bernoulli, sum_softplus
+from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals.proposal import Draw, Proposal
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from ebmlab.native import normal
 from ebmlab.samplers.proposals.proposal import Draw, Proposal
 
 
@@ -28,7 +28,7 @@ class Gaussian(Proposal):
         self.x, self.mean, self.variance = x, mean, variance
 
     def sample(self) -> Draw:
-        noise = torch.randn_like(self.mean)
+        noise = normal(self.mean)
         y = self.mean + self.variance.sqrt() * noise
         return Draw(y, -noise.square().flatten(1).sum(1) / 2, reverse=self.x)
 

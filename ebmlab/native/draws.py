@@ -1,0 +1,160 @@
+"""Many random numbers at once on a CPU (`draws.cpp`): normal and uniform ones, and bits."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import torch
+from torch import Tensor
+
+from ebmlab.native.library import FOLDER, SUPPORTED, compiled
+from ebmlab.native.plain import exporting, readable
+from ebmlab.numerics import noise
+
+ENOUGH = 2**11  # numbers from which a call of C++ pays
+
+
+def normal(like: Tensor) -> Tensor:
+    """Standard normal numbers in the shape, type and layout of `like`, seeded by the global generator.
+
+    Example:
+        >>> import torch
+        >>> normal(torch.zeros(2, 3)).shape
+        torch.Size([2, 3])
+    """
+    if torch.compiler.is_compiling() and _pays(like):
+        drawn: Tensor = _normal_in_programs(like)
+        return drawn
+    return _normal(like)
+
+
+def normal_(out: Tensor, *, std: float = 1.0) -> Tensor:
+    """Overwrites a tensor by normal numbers of mean 0, and returns it.
+
+    Example:
+        >>> import torch
+        >>> normal_(torch.ones(3), std=0.0).tolist()
+        [0.0, 0.0, 0.0]
+    """
+    if not (_pays(out) and readable(out) and _is_whole(out) and _fills(out, "normals", std)):
+        return out.normal_(std=std)
+    if not out.is_inference():
+        torch.autograd.graph.increment_version(out)  # autograd asks for it before it uses what it has saved
+    return out
+
+
+def uniform(like: Tensor) -> Tensor:
+    """Uniform numbers from 0 to 1 in the shape of `like`, as `normal`; float32 where `like` has half precision.
+
+    Example:
+        >>> import torch
+        >>> bool((uniform(torch.zeros(2, 3)) < 1).all())
+        True
+    """
+    drawn = _drawn(like, "uniforms")
+    return noise.uniform(like) if drawn is None else drawn
+
+
+def coins(p: Tensor) -> Tensor:
+    """Draws 0/1 floats with P(1) = p, in the shape and type of `p`, as `normal`.
+
+    Example:
+        >>> import torch
+        >>> coins(torch.tensor([0.0, 1.0])).tolist()
+        [0.0, 1.0]
+    """
+    drawn = _decided("bits", p)
+    return noise.coins(p) if drawn is None else drawn
+
+
+def bernoulli(logits: Tensor) -> Tensor:
+    """As `coins`, with P(1) = sigmoid(logits).
+
+    Example:
+        >>> import torch
+        >>> bernoulli(torch.tensor([-200.0, 200.0])).tolist()
+        [0.0, 1.0]
+    """
+    drawn = _decided("bits_of_logits", logits)
+    return noise.bernoulli(logits) if drawn is None else drawn
+
+
+def _normal(like: Tensor) -> Tensor:
+    drawn = _drawn(like, "normals", 1.0)
+    return noise.normal(like) if drawn is None else drawn
+
+
+_normal_in_programs = torch.library.custom_op("ebmlab::normal", _normal, mutates_args=())  # what the compiler calls
+_normal_in_programs.register_fake(torch.empty_like)
+
+
+def _pays(like: Tensor) -> bool:
+    """Whether the kernels may be asked, as far as size, type and device say; an exported graph takes any size."""
+    return (
+        SUPPORTED
+        and not exporting()
+        and like.numel() >= ENOUGH
+        and like.dtype == torch.float32
+        and like.device.type == "cpu"
+    )
+
+
+def _is_whole(numbers: Tensor) -> bool:
+    """Whether numbers lie side by side in memory, by rows or by columns."""
+    return numbers.is_contiguous() or (numbers.dim() == 2 and numbers.T.is_contiguous())
+
+
+def _drawn(like: Tensor, name: str, *settings: float) -> Tensor | None:
+    """A tensor like this one, filled by a kernel; None where it is left to torch."""
+    if not (_pays(like) and readable(like)):
+        return None
+    out = torch.empty_like(like)
+    return out if _fills(out, name, *settings) else None
+
+
+def _decided(name: str, numbers: Tensor) -> Tensor | None:
+    """Bits that are drawn by numbers, one each; None where they are left to torch."""
+    if not (_pays(numbers) and readable(numbers)):
+        return None
+    numbers = numbers.detach() if _is_whole(numbers) else numbers.detach().contiguous()
+    out = torch.empty_like(numbers)
+    return out if _fills(out, name, given=numbers) else None
+
+
+def _fills(out: Tensor, name: str, *settings: float, given: Tensor | None = None) -> bool:
+    """Whether there is a kernel, which then has filled `out`."""
+    library = kernels()
+    if library is None:
+        return False
+    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+    numbers = [] if given is None else [given.data_ptr()]
+    getattr(library, name)(*numbers, out.data_ptr(), out.numel(), *settings, seed, torch.get_num_threads())
+    return True
+
+
+@functools.cache
+def kernels() -> ctypes.CDLL | None:
+    """The compiled kernels, after draws that are certain have come out right; None where there are none."""
+    library = compiled(FOLDER / "draws.cpp")
+    if library is None:
+        return None
+    end = ctypes.c_uint64, ctypes.c_int64
+    to = ctypes.c_void_p, ctypes.c_int64
+    library.normals.argtypes = [*to, ctypes.c_float, *end]
+    library.uniforms.argtypes = [*to, *end]
+    library.bits.argtypes = library.bits_of_logits.argtypes = [ctypes.c_void_p, *to, *end]
+    return library if _is_right(library) else None
+
+
+def _is_right(library: ctypes.CDLL) -> bool:
+    certain = torch.arange(5000, device="cpu").remainder(3).eq(1).float()
+    logits, (bits, signs, uniforms, normals) = 200 * certain - 100, torch.empty(4, len(certain), device="cpu")
+    library.bits(certain.data_ptr(), bits.data_ptr(), len(bits), 1, 1)
+    library.bits_of_logits(logits.data_ptr(), signs.data_ptr(), len(bits), 1, 1)
+    library.uniforms(uniforms.data_ptr(), len(bits), 1, 1)
+    library.normals(normals.data_ptr(), len(bits), 2.0, 1, 1)
+    between = bool(uniforms.min() >= 0) and bool(uniforms.max() < 1)
+    means = 2 * uniforms.mean(), normals.square().mean() / 4
+    right = between and all(0.9 < mean < 1.1 for mean in means)
+    return right and torch.equal(bits, certain) and torch.equal(signs, certain)
