@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ebmlab.native.library import SUPPORTED, compiled
+from ebmlab.native.library import SUPPORTED, trusted
 from ebmlab.native.plain import exporting, readable
 from ebmlab.numerics.affine import affine as plain_affine
 
@@ -114,13 +113,9 @@ def _fit(x: Tensor, matrix: Tensor, out: Tensor, start: Tensor | None) -> bool:
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernels, after one product has come out right; None where there are none."""
-    library = compiled(Path(__file__).with_suffix(".cpp"))
-    if library is None:
-        return None
     i, p = ctypes.c_int64, ctypes.c_void_p
-    library.pack.argtypes = [p, i, i, i, i, p]
-    library.multiply.argtypes = [p, i, i, i, p, i, i, ctypes.c_float, p, i, p, i, ctypes.c_int]
-    return library if _counts(library) else None
+    multiply = [p, i, i, i, p, i, i, ctypes.c_float, p, i, p, i, ctypes.c_int]
+    return trusted("bit_products", _counts, pack=[p, i, i, i, i, p], multiply=multiply)
 
 
 def _counts(library: ctypes.CDLL) -> bool:

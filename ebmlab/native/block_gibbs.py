@@ -28,8 +28,7 @@ def block_gibbs_steps(weights: Weights, x: Tensor, num_steps: int) -> Moved | No
 @functools.cache
 def checked() -> Kernel | None:
     """The kernel, after steps that are certain have come out right; None where there is none."""
-    steps = kernel("block_gibbs")
-    return steps if steps is not None and _is_right(steps) else None
+    return kernel("block_gibbs", _is_right)
 
 
 def _is_right(steps: Kernel) -> bool:

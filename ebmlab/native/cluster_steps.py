@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ebmlab.native.library import compiled
+from ebmlab.native.library import trusted
 from ebmlab.native.plain import readable, within
 
 BURST = 2**23  # edges that a call looks at, in a tenth of a second; Python hears signals in between
@@ -95,13 +94,8 @@ def _step(
 @functools.cache
 def kernel() -> ctypes.CDLL | None:
     """The compiled kernel, after it has turned over clusters that are certain; None where there is none."""
-    library = compiled(Path(__file__).with_suffix(".cpp"))
-    if library is None:
-        return None
     i, p, c = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
-    library.step.argtypes = [i, i, p, p, p, p, c, p, i, i, c, ctypes.c_uint64, p, p, c]
-    library.step.restype = None
-    return library if _turns(library) else None
+    return trusted("cluster_steps", _turns, step=[i, i, p, p, p, p, c, p, i, i, c, ctypes.c_uint64, p, p, c])
 
 
 def _turns(library: ctypes.CDLL) -> bool:

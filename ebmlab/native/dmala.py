@@ -60,8 +60,7 @@ def _moved(
 @functools.cache
 def checked() -> Kernel | None:
     """The kernel, after steps that are certain have come out right; None where there is none."""
-    steps = kernel("dmala", ctypes.c_void_p, ctypes.c_float)
-    return steps if steps is not None and _is_right(steps) else None
+    return kernel("dmala", _is_right, ctypes.c_void_p, ctypes.c_float)
 
 
 def _is_right(steps: Kernel) -> bool:

@@ -8,7 +8,7 @@ import functools
 import torch
 from torch import Tensor
 
-from ebmlab.native.library import FOLDER, SUPPORTED, compiled
+from ebmlab.native.library import SUPPORTED, trusted
 from ebmlab.native.plain import exporting, readable
 from ebmlab.numerics import noise
 
@@ -136,15 +136,11 @@ def _fills(out: Tensor, name: str, *settings: float, given: Tensor | None = None
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernels, after draws that are certain have come out right; None where there are none."""
-    library = compiled(FOLDER / "draws.cpp")
-    if library is None:
-        return None
     end = ctypes.c_uint64, ctypes.c_int64
     to = ctypes.c_void_p, ctypes.c_int64
-    library.normals.argtypes = [*to, ctypes.c_float, *end]
-    library.uniforms.argtypes = [*to, *end]
-    library.bits.argtypes = library.bits_of_logits.argtypes = [ctypes.c_void_p, *to, *end]
-    return library if _is_right(library) else None
+    bits = [ctypes.c_void_p, *to, *end]
+    normals, uniforms = [*to, ctypes.c_float, *end], [*to, *end]
+    return trusted("draws", _is_right, normals=normals, uniforms=uniforms, bits=bits, bits_of_logits=bits)
 
 
 def _is_right(library: ctypes.CDLL) -> bool:

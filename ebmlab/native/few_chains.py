@@ -6,13 +6,13 @@ import ctypes
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ebmlab.native.library import FOLDER, SUPPORTED, compiled
+from ebmlab.native.library import SUPPORTED, trusted
 from ebmlab.native.plain import readable
 
 VECTOR = 16  # numbers of the widest vector
@@ -63,21 +63,18 @@ class _Chains(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_void_p) for name in Moved._fields), ("count", ctypes.c_int64)]
 
 
-def kernel(name: str, *settings: Any) -> Kernel | None:
-    """The function of this name in the C++ file of this name, compiled; None where it cannot be.
+def kernel(name: str, check: Callable[[Kernel], bool], *settings: Any) -> Kernel | None:
+    """The function of this name in the C++ file of this name; None where there is none, or it fails its check.
 
     Args:
         name: as above.
-        settings: the types of its own arguments.
+        check: whether steps that are certain come out right.
+        settings: the C types of its own arguments.
     """
-    library = compiled(FOLDER / f"{name}.cpp")
-    if library is None:
-        return None
-    function: Kernel = library[name]
     run = ctypes.c_int64, ctypes.c_uint64, ctypes.c_int64
-    function.argtypes = [ctypes.POINTER(_Rbm), ctypes.POINTER(_Chains), *settings, *run]  # type: ignore[attr-defined]
-    function.restype = None  # type: ignore[attr-defined]
-    return function
+    types = [ctypes.POINTER(_Rbm), ctypes.POINTER(_Chains), *settings, *run]
+    library = trusted(name, lambda library: check(getattr(library, name)), **{name: types})
+    return None if library is None else cast(Kernel, getattr(library, name))
 
 
 def may_be_called(weights: Weights, x: Tensor) -> bool:

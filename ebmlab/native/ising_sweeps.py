@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ebmlab.native.sweeps import Rows, called, movable, sweeping, swept
+from ebmlab.native.sweeps import Rows, called, movable, ring, sweeping, swept
 
 HEAT_BATH = -1.0  # in place of the probability of ties
 SITES = 2**24  # at most: so many changes of a chain are counted exactly in float32
@@ -51,24 +50,25 @@ def sweep(
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernel, after it has made sweeps that came out right; None where there is none."""
-    library = sweeping(Path(__file__).with_suffix(".cpp"), setting=ctypes.c_float)
-    return library if library is not None and _follows_signs(library) and _keeps_odds(library) else None
+    return sweeping("ising_sweeps", _is_right, setting=ctypes.c_float)
+
+
+def _is_right(library: ctypes.CDLL) -> bool:
+    return _follows_signs(library) and _keeps_odds(library)
 
 
 def _follows_signs(library: ctypes.CDLL) -> bool:
     """Whether the spins of a ring take the signs of local fields that are so large that nothing else is likely."""
-    sites, num_chains, cpu = 7, 37, torch.device("cpu")
-    i = torch.arange(sites, device=cpu)
-    weights = torch.tensor([90, -80, 70, -60, 50, -40, 30], device=cpu).float()
-    others = torch.stack([(i + 1) % sites, (i - 1) % sites], 1).flatten()
-    rows = Rows(i, 2 * i, others, torch.stack([weights, weights.roll(1)], 1).flatten(), 5 * i.float() - 16)
-    start = (torch.arange(sites * num_chains, device=cpu).view(sites, num_chains) % 5 % 2 * 2 - 1).float()
+    near, weights = ring()
+    i = torch.arange(len(near), device="cpu")
+    rows = Rows(i, 2 * i, near.flatten(), weights.flatten(), 5 * i.float() - 16)
+    start = (torch.arange(len(near) * 37, device="cpu").view(-1, 37) % 5 % 2 * 2 - 1).float()
     for ties in (HEAT_BATH, 0.5):
         table, x, changes = start.clone(), start.clone(), torch.zeros_like(start[0])
         for _ in range(2):
-            for k in range(sites):
+            for k in range(len(near)):
                 before = x[k].clone()
-                x[k] = (weights[k] * x[(k + 1) % sites] + weights[k - 1] * x[k - 1] + rows.fields[k]).sign()
+                x[k] = (weights[k] @ x[near[k]] + rows.fields[k]).sign()
                 changes += before != x[k]
         finite, flips = called(library, table, rows, betas=[40.0, 50.0], setting=ties, seed=1)
         if not (torch.equal(table, x) and torch.equal(flips.float(), changes) and bool(finite.isfinite().all())):

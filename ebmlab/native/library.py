@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +26,22 @@ FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 SUPPORTED = sys.platform == "linux" and torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 """Where the kernels are used. They are ahead on a Zen 4, in code for AVX-512 and in code for AVX2."""
 SECONDS = 60  # for the compiler, which takes two
+
+
+def trusted(name: str, check: Callable[[ctypes.CDLL], bool], **functions: Sequence[Any]) -> ctypes.CDLL | None:
+    """The library of this package's C++ file of this name; None where there is none, or it fails its check.
+
+    Args:
+        name: of the file, without its ending.
+        check: whether results that are known come out right.
+        functions: the C types of the arguments of each; they return an int, or nothing.
+    """
+    library = compiled(FOLDER / f"{name}.cpp")
+    if library is None:
+        return None
+    for function, types in functions.items():
+        getattr(library, function).argtypes = types
+    return library if check(library) else None
 
 
 def compiled(source: Path) -> ctypes.CDLL | None:

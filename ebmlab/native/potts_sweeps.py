@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ebmlab.native.sweeps import Rows, called, movable, sweeping, swept
+from ebmlab.native.sweeps import Rows, called, movable, ring, sweeping, swept
 
 VALUES = 64  # at most
 
@@ -46,24 +45,25 @@ def sweep(
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernel, after it has made sweeps that came out right; None where there is none."""
-    library = sweeping(Path(__file__).with_suffix(".cpp"), setting=ctypes.c_int64)
-    return library if library is not None and _takes_highest(library) and _keeps_odds(library) else None
+    return sweeping("potts_sweeps", _is_right, setting=ctypes.c_int64)
+
+
+def _is_right(library: ctypes.CDLL) -> bool:
+    return _takes_highest(library) and _keeps_odds(library)
 
 
 def _takes_highest(library: ctypes.CDLL) -> bool:
     """Whether the sites of a ring take the values whose fields are so much higher that nothing else is likely."""
-    sites, values, num_chains, cpu = 7, 3, 37, torch.device("cpu")
-    i = torch.arange(sites, device=cpu)
-    weights = torch.tensor([90, -80, 70, -60, 50, -40, 30], device=cpu).float()
-    others = torch.stack([(i + 1) % sites, (i - 1) % sites], 1).flatten()
-    fields = ((i.unsqueeze(1) + torch.arange(values, device=cpu)) % values * 3).float()  # no two sums are equal
-    rows = Rows(i, 2 * i, others, torch.stack([weights, weights.roll(1)], 1).flatten(), fields)
-    start = torch.arange(sites * num_chains, device=cpu).view(sites, num_chains) % 5 % values
-    one_hot = torch.eye(values, dtype=torch.float32, device=cpu)
+    (near, weights), values = ring(), 3
+    i = torch.arange(len(near), device="cpu")
+    fields = ((i.unsqueeze(1) + i[:values]) % values * 3).float()  # no two sums are equal
+    rows = Rows(i, 2 * i, near.flatten(), weights.flatten(), fields)
+    start = torch.arange(len(near) * 37, device="cpu").view(-1, 37) % 5 % values
+    one_hot = torch.eye(values, dtype=torch.float32, device="cpu")
     table, x, changes = one_hot[start], start.clone(), torch.zeros_like(start[0])
     for _ in range(2):
-        for k in range(sites):
-            pull = weights[k] * one_hot[x[(k + 1) % sites]] + weights[k - 1] * one_hot[x[k - 1]] + fields[k]
+        for k in range(len(near)):
+            pull = (weights[k].view(-1, 1, 1) * one_hot[x[near[k]]]).sum(0) + fields[k]
             changes += x[k] != pull.argmax(1)
             x[k] = pull.argmax(1)
     finite, flips = called(library, table, rows, betas=[40.0, 50.0], setting=values, seed=1)

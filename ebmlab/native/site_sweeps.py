@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ebmlab.native.library import compiled
+from ebmlab.native.library import trusted
 from ebmlab.native.plain import readable
 
 BURST = 2**27  # rows that a call adds up, in a tenth of a second; Python hears signals in between
@@ -130,13 +129,8 @@ def _address(t: Tensor | None) -> int | None:
 @functools.cache
 def kernel() -> ctypes.CDLL | None:
     """The compiled kernel, after it has drawn the only values that are possible; None where there is none."""
-    library = compiled(Path(__file__).with_suffix(".cpp"))
-    if library is None:
-        return None
     i, p, c = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
-    library.redraw.argtypes = [p, i, i, p, i, p, p, p, i, ctypes.c_uint64, p, c]
-    library.redraw.restype = None
-    return library if _follows(library) else None
+    return trusted("site_sweeps", _follows, redraw=[p, i, i, p, i, p, p, p, i, ctypes.c_uint64, p, c])
 
 
 def _follows(library: ctypes.CDLL) -> bool:

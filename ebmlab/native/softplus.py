@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from ebmlab.native.library import FOLDER, SUPPORTED, compiled
+from ebmlab.native.library import SUPPORTED, trusted
 from ebmlab.native.plain import readable
 from ebmlab.numerics import softplus
 
-Kernel = Callable[..., None]
 ENOUGH = 2**10  # numbers from which a call of C++ pays
 
 
@@ -44,30 +42,25 @@ def _made(x: Tensor, *, means: bool) -> tuple[Tensor, Tensor] | None:
     """Sums and sigmoids, of no numbers if they are not wanted; None where they are left to torch."""
     if not SUPPORTED or torch.is_grad_enabled() or torch.compiler.is_compiling() or x.numel() < ENOUGH or x.dim() != 2:
         return None
-    if not readable(x) or x.stride(1) != 1 or (sums_of := kernel()) is None:
+    if not readable(x) or x.stride(1) != 1 or (library := kernel()) is None:
         return None
     sums, sigmoids = x.new_empty(len(x)), x.new_empty(x.shape if means else 0)
     to = sigmoids.data_ptr() if means else None
-    sums_of(x.data_ptr(), x.stride(0), *x.shape, sums.data_ptr(), to, torch.get_num_threads())
+    library.softplus_sums(x.data_ptr(), x.stride(0), *x.shape, sums.data_ptr(), to, torch.get_num_threads())
     return sums, sigmoids
 
 
 @functools.cache
-def kernel() -> Kernel | None:
+def kernel() -> ctypes.CDLL | None:
     """The compiled kernel, after sums that are known have come out right; None where there is none."""
-    library = compiled(FOLDER / "softplus.cpp")
-    if library is None:
-        return None
-    sums_of: Kernel = library.softplus_sums
     i, p = ctypes.c_int64, ctypes.c_void_p
-    sums_of.argtypes, sums_of.restype = [p, i, i, i, p, p, i], None  # type: ignore[attr-defined]
-    return sums_of if _is_right(sums_of) else None
+    return trusted("softplus", _is_right, softplus_sums=[p, i, i, i, p, p, i])
 
 
-def _is_right(sums_of: Kernel) -> bool:
+def _is_right(library: ctypes.CDLL) -> bool:
     x = torch.linspace(-100, 100, 203 * 5, device="cpu").view(203, 5).T.contiguous()
     sums, means = x.new_empty(5), torch.empty_like(x)
-    sums_of(x.data_ptr(), 203, 5, 203, sums.data_ptr(), means.data_ptr(), 1)
+    library.softplus_sums(x.data_ptr(), 203, 5, 203, sums.data_ptr(), means.data_ptr(), 1)
     wide = x.double()
     right = torch.allclose(sums.double(), nn.functional.softplus(wide).sum(1), rtol=1e-5)
     return right and torch.allclose(means.double(), wide.sigmoid(), atol=1e-5)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ebmlab.native.library import compiled
+from ebmlab.native.library import trusted
 from ebmlab.native.plain import readable, within
 
 SITE = 16  # couplings that take as long as what else a site takes
@@ -135,16 +134,21 @@ def called(
     return finite, flips
 
 
-def sweeping(source: Path, *, setting: type) -> ctypes.CDLL | None:
-    """The library of a kernel that has not been tried out; None where there is none.
+def sweeping(name: str, check: Callable[[ctypes.CDLL], bool], *, setting: type) -> ctypes.CDLL | None:
+    """The library of a kernel; None where there is none, or it fails its check.
 
     Args:
-        source: its text.
+        name: of its file, without the ending.
+        check: whether sweeps that are known come out right.
         setting: the C type of what it asks for.
     """
-    library = compiled(source)
-    if library is not None:
-        i, p = ctypes.c_int64, ctypes.c_void_p
-        library.sweep.argtypes = [i, i, p, p, p, p, p, p, i, setting, p, i, i, p, p, p, ctypes.c_uint64, ctypes.c_int]
-        library.sweep.restype = None
-    return library
+    i, p = ctypes.c_int64, ctypes.c_void_p
+    types = [i, i, p, p, p, p, p, p, i, setting, p, i, i, p, p, p, ctypes.c_uint64, ctypes.c_int]
+    return trusted(name, check, sweep=types)
+
+
+def ring() -> tuple[Tensor, Tensor]:
+    """Seven sites on a ring, by whose certain sweeps kernels are checked: their neighbours `(7, 2)`, and couplings."""
+    i = torch.arange(7, device="cpu")
+    weights = torch.tensor([90, -80, 70, -60, 50, -40, 30], dtype=torch.float32, device="cpu")
+    return torch.stack([(i + 1) % 7, (i - 1) % 7], 1), torch.stack([weights, weights.roll(1)], 1)

@@ -6,7 +6,6 @@ import ctypes
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ebmlab.native.library import compiled
+from ebmlab.native.library import trusted
 from ebmlab.native.plain import readable
 
 CLASSES = 32  # sizes of a site's field, at most
@@ -132,15 +131,14 @@ def _group(sites: Sites) -> _Group:
 @functools.cache
 def kernel() -> ctypes.CDLL | None:
     """The compiled kernel, after spins at no temperature have followed their neighbours; None where there is none."""
-    library = compiled(Path(__file__).with_suffix(".cpp"))
-    if library is None:
-        return None
     i, p, c = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
-    library.sweep.argtypes = [p, i, p, i, p, i, c, ctypes.c_uint64, p, c]
-    library.pack.argtypes = [p, i, i, p, p, i, c]
-    library.unpack.argtypes = [p, i, p, p, i, i, c]
-    library.sweep.restype = library.pack.restype = library.unpack.restype = None
-    return library if _follows(library) else None
+    return trusted(
+        "word_sweeps",
+        _follows,
+        sweep=[p, i, p, i, p, i, c, ctypes.c_uint64, p, c],
+        pack=[p, i, i, p, p, i, c],
+        unpack=[p, i, p, p, i, i, c],
+    )
 
 
 def _follows(library: ctypes.CDLL) -> bool:

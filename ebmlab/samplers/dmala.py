@@ -17,7 +17,7 @@ from ebmlab.samplers.metropolis import decide
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.state import EnergyState, Info
 
-MOST = 48  # chains that move at once
+MOST = 56  # chains that move at once
 
 
 def start(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,14 +16,9 @@ from ebmlab.native import add_product, affine, bit_products
 from ebmlab.native.bit_products import kernels
 from ebmlab.numerics.affine import affine as plain
 
+pytestmark = pytest.mark.usefixtures("sampling")
 needs_kernels = pytest.mark.skipif(kernels() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 SHAPES = [(48, 784, 500), (257, 64, 257), (500, 257, 33), (1200, 31, 95), (512, 17, 1024), (784, 100, 500)]
-
-
-@pytest.fixture(autouse=True)
-def sampling() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 def bits(*shape: int) -> Tensor:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
-from helpers_native import compiled, replaced
+from helpers_native import compiled, replace, unchecked
 from helpers_tier import cases
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -254,20 +253,10 @@ def test_a_wrong_kernel_is_noticed(
     old: str, new: str, levels: Callable[[], Tensor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     right = draws.kernels()
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(draws, "FOLDER", replaced(old, new, tmp_path))
+    replace(old, new, tmp_path, monkeypatch)
+    library = unchecked("draws", right)
     monkeypatch.setattr(draws, "kernels", lambda: library)
-    library = unchecked(right)
     assert least_p(levels()) < FAIL
-
-
-def unchecked(like: object) -> object:
-    """The library at hand, whether or not it is right, called as this one is."""
-    library = import_module("ebmlab.native.library").compiled(draws.FOLDER / "draws.cpp")
-    assert library is not None
-    for name in ("normals", "uniforms", "bits", "bits_of_logits"):
-        getattr(library, name).argtypes = getattr(like, name).argtypes
-    return library
 
 
 @pytest.mark.parametrize(
@@ -278,8 +267,7 @@ def test_a_kernel_whose_draws_come_out_wrong_is_not_used(
 ) -> None:
     check = draws.kernels.__wrapped__
     assert check() is not None
-    monkeypatch.setattr(draws, "FOLDER", replaced(old, new, tmp_path))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
+    replace(old, new, tmp_path, monkeypatch)
     assert check() is None
 
 

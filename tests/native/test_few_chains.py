@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers_native import compiled, replaced
+from helpers_native import compiled, replace
 from helpers_tier import cases
 from torch import Tensor
 
@@ -310,9 +310,8 @@ def wrong(name: str, old: str, new: str, folder: Path, monkeypatch: pytest.Monke
     own = MODULES[name]
     settings = own.checked().argtypes[2:-3]
     with monkeypatch.context() as patch:
-        patch.setattr(few_chains, "FOLDER", replaced(old, new, folder))
-        patch.setenv("EBMLAB_CACHE", str(folder))
-        found = few_chains.kernel(name, *settings)
+        replace(old, new, folder, patch)
+        found = few_chains.kernel(name, lambda steps: True, *settings)
     assert found is not None
     monkeypatch.setattr(own, "checked", lambda: found)
 
@@ -324,8 +323,7 @@ def test_a_kernel_whose_steps_come_out_wrong_is_not_used(
     """Bits are drawn the other way round."""
     check = MODULES[name].checked.__wrapped__
     assert check() is not None
-    monkeypatch.setattr(few_chains, "FOLDER", replaced("1.f - likely : likely", "likely : 1.f - likely", tmp_path))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
+    replace("1.f - likely : likely", "likely : 1.f - likely", tmp_path, monkeypatch)
     assert check() is None
 
 

@@ -6,11 +6,12 @@ import ctypes
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from helpers_native import replace, unchecked
 from helpers_tier import cases
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -21,18 +22,13 @@ from ebmlab.native.ising_sweeps import HEAT_BATH, kernels, sweep
 from ebmlab.native.sweeps import BLOCK, Rows
 from ebmlab.testing import chi_square_p
 
-pytestmark = pytest.mark.skipif(kernels() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
-SOURCE = Path(module.__file__).with_suffix(".cpp")
+pytestmark = [
+    pytest.mark.skipif(kernels() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512"),
+    pytest.mark.usefixtures("sampling"),
+]
 TIES = 0.8
 RULES = {"heat bath": HEAT_BATH, "Metropolis": TIES}
 every_rule = pytest.mark.parametrize("ties", RULES.values(), ids=RULES)
-
-
-@pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
 
 
 def rows_of(matrix: Tensor, fields: Tensor, order: Tensor | None = None) -> Rows:
@@ -347,7 +343,12 @@ MUTANTS = {  # what is wrong, whether a few sweeps before the first use show it,
     "never uphill": (TIES, True, " | (uniform(random) < UNIT * p)", ""),
     "no ties": (TIES, True, "cost == 0.f ? all(ties) : p", "p"),
     "the first temperature for all": (HEAT_BATH, False, "2 * beta *", "2 * betas.first[0] *"),
-    "a neighbour is left out": (TIES, True, "e = rows.offsets[k], end", "e = rows.offsets[k] + 1, end"),
+    "a neighbour is left out": (
+        TIES,
+        True,
+        "end = rows.end(k); e < end; ++e) {",
+        "end = rows.end(k) - 1; e < end; ++e) {",
+    ),
     "no field": (TIES, True, "all(rows.fields[k])", "all(0.f)"),
     "neighbours of other chains": (HEAT_BATH, True, "load(other + v * FLOATS)", "load(other)"),
     "blocks alike": (
@@ -359,8 +360,9 @@ MUTANTS = {  # what is wrong, whether a few sweeps before the first use show it,
     "sites alike": (
         None,
         False,
-        "rule(2 * beta * local[v], before, random,",
-        "rule(2 * beta * local[v], before, again = random,",
+        "Floats before = load(own), after = rule(2 * beta * factors[v] * local[v], before, random,",
+        "RandomWords again = random;\n"
+        "Floats before = load(own), after = rule(2 * beta * factors[v] * local[v], before, again,",
     ),
 }
 
@@ -369,19 +371,9 @@ MUTANTS = {  # what is wrong, whether a few sweeps before the first use show it,
 def test_a_wrong_kernel_is_seen(
     ties: float | None, told: bool, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text, wrong = SOURCE.read_text(), tmp_path / SOURCE.name
-    assert text.count(old) == 1
-    begin = "Ints flips[V] = {};"
-    wrong.write_text(text.replace(old, new).replace(begin, begin + " RandomWords again = random;"))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    made = library.compiled(wrong)
-    assert made is not None
-    monkeypatch.setattr(sweeps, "compiled", lambda _: made)
-    kernels.cache_clear()
-    try:
-        assert (kernels() is None) is told
-        monkeypatch.setattr(module, "kernels", lambda: made)
-        assert (independence_p() if ties is None else worst_p(ties)) < 1e-9
-    finally:
-        monkeypatch.undo()
-        kernels.cache_clear()
+    right = kernels()
+    replace(old, new, tmp_path, monkeypatch)
+    assert (kernels.__wrapped__() is None) is told
+    wrong = unchecked("ising_sweeps", right)
+    monkeypatch.setattr(module, "kernels", lambda: wrong)
+    assert (independence_p() if ties is None else worst_p(ties)) < 1e-9

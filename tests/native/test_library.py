@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers_native import replace
 
 from ebmlab.native import bit_products, library
 from ebmlab.native.bit_products import kernels
@@ -76,17 +77,6 @@ def test_a_compiler_that_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_a_library_that_counts_wrongly_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A mutant: the fourth row of a group is left out."""
-    source = Path(bit_products.__file__).with_suffix(".cpp")
-    wrong = tmp_path / "bit_products.cpp"
-    text = source.read_text()
-    assert "for (int64_t i = 0; i < GROUP; ++i)\n        for (int64_t s" in text
-    wrong.write_text(
-        text.replace("i < GROUP; ++i)\n        for (int64_t s", "i < GROUP - 1; ++i)\n        for (int64_t s")
-    )
-    made = library.compiled(wrong)
-    monkeypatch.setattr(bit_products, "compiled", lambda _: made)
-    kernels.cache_clear()
-    try:
-        assert kernels() is None
-    finally:
-        kernels.cache_clear()
+    old, new = "i < GROUP; ++i)\n        for (int64_t s", "i < GROUP - 1; ++i)\n        for (int64_t s"
+    replace(old, new, tmp_path, monkeypatch)
+    assert kernels.__wrapped__() is None

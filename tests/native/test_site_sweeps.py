@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
 from helpers_family import drawn_potts
+from helpers_native import replace, unchecked
 from helpers_spins import chi_square_p
 from helpers_sweeps import number, transitions
 from torch import Tensor, nn
@@ -27,15 +27,6 @@ from ebmlab.samplers import gibbs_sweep as module
 
 pytestmark = pytest.mark.skipif(kernel() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 CHAINS = 4096
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
 
 
 def potts(d: int, q: int, pairs: Any = None) -> Potts:
@@ -252,24 +243,17 @@ MUTANTS = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_law_is_seen(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    text, (old, new) = Path(site_sweeps.__file__).with_suffix(".cpp").read_text(), MUTANTS[name]
-    assert text.count(old) == 1
-    wrong = tmp_path / "site_sweeps.cpp"
-    wrong.write_text(text.replace(old, new))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    library, right = site_sweeps.compiled(wrong), kernel()
-    assert library is not None and right is not None
-    library.redraw.argtypes = right.redraw.argtypes
+    right = kernel()
+    replace(*MUTANTS[name], tmp_path, monkeypatch)
+    library = unchecked("site_sweeps", right)
     monkeypatch.setattr(site_sweeps, "kernel", lambda: library)
     names = ["all pairs", "some pairs", "from frequencies"]
     assert min(pairs_p(), *(least_p(MODELS[name]) for name in names)) < 1e-6
 
 
-def test_a_kernel_that_draws_other_values_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    text = Path(site_sweeps.__file__).with_suffix(".cpp").read_text()
-    (tmp_path / "site_sweeps.cpp").write_text(text.replace("value += sums[a] <= level", "value += sums[a] < level"))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(site_sweeps, "__file__", str(tmp_path / "site_sweeps.py"))
-    assert site_sweeps.kernel.__wrapped__() is not None  # the same law
-    (tmp_path / "site_sweeps.cpp").write_text(text.replace("value += sums[a] <= level", "value += sums[a] > level"))
-    assert site_sweeps.kernel.__wrapped__() is None
+@pytest.mark.parametrize(("sign", "right"), [("<", True), (">", False)])  # the former has the same law
+def test_a_kernel_that_draws_other_values_is_not_used(
+    sign: str, right: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    replace("value += sums[a] <= level", f"value += sums[a] {sign} level", tmp_path, monkeypatch)
+    assert (kernel.__wrapped__() is not None) is right

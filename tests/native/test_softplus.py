@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from helpers_native import replaced
+from helpers_native import replace, unchecked
 from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.native import softplus, sum_softplus, sum_softplus_and_sigmoid
 from ebmlab.native.softplus import kernel
 
+pytestmark = pytest.mark.usefixtures("sampling")
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 SHAPES = [(1, 1024), (3, 500), (100, 784), (1030, 1), (700, 7), (33, 97), (5, 16 * 96), (2, 16 * 97 + 3)]
-
-
-@pytest.fixture(autouse=True)
-def sampling() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 def agrees(x: Tensor) -> bool:
@@ -101,18 +95,14 @@ MUTANTS = {
 @needs_kernel
 @cases(("old", "new"), MUTANTS, fast=["products are lost"])
 def test_a_wrong_kernel_is_noticed(old: str, new: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(softplus, "FOLDER", replaced(old, new, tmp_path))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    library = softplus.compiled(softplus.FOLDER / "softplus.cpp")
-    assert library is not None
-    wrong = library.softplus_sums
-    wrong.argtypes = kernel().argtypes
-    monkeypatch.setattr(softplus, "kernel", lambda: wrong)
+    right = kernel()
+    replace(old, new, tmp_path, monkeypatch)
+    library = unchecked("softplus", right)
+    monkeypatch.setattr(softplus, "kernel", lambda: library)
     assert not all(agrees(3 * torch.randn(shape)) for shape in SHAPES)
 
 
 @needs_kernel
 def test_a_kernel_whose_sums_come_out_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(softplus, "FOLDER", replaced("x < 0.f ? Floats{} : x;", "x;", tmp_path))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
+    replace("x < 0.f ? Floats{} : x;", "x;", tmp_path, monkeypatch)
     assert kernel.__wrapped__() is None

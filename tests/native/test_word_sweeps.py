@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from helpers_native import replace, unchecked
 from helpers_spins import MODELS, chi_square_p, exact, ising, metropolis_up
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -29,15 +28,6 @@ every_model = pytest.mark.parametrize("energy", MODELS.values(), ids=MODELS)
 CHAINS = 4096
 SEVEN = ising({(0, i): 0.5 * (-1) ** i for i in range(1, 8)}, [0.0] + 7 * [0.5])  # pulls: the last with code of its own
 EIGHT = ising({(0, i): 0.5 * (-1) ** i for i in range(1, 8)}, 8 * [0.5])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
 
 
 def coded(energy: Ising) -> MultiSpin:
@@ -240,19 +230,9 @@ MUTANTS = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_law_is_seen(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = Path(word_sweeps.__file__).with_suffix(".cpp")
-    old, new = MUTANTS[name]
-    text = source.read_text()
-    assert text.count(old) == 1
-    wrong = tmp_path / "word_sweeps.cpp"
-    wrong.write_text(text.replace(old, new))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    library = word_sweeps.compiled(wrong)
-    assert library is not None
     right = kernel()
-    assert right is not None
-    for function in ("sweep", "pack", "unpack"):
-        getattr(library, function).argtypes = getattr(right, function).argtypes
+    replace(*MUTANTS[name], tmp_path, monkeypatch)
+    library = unchecked("word_sweeps", right)
     monkeypatch.setattr(word_sweeps, "kernel", lambda: library)
     energy, betas = MODELS["weights and fields"], [0.4, 1.3]
     states = energy.domain.enumerate().to(energy.dtype)
@@ -264,13 +244,8 @@ def test_a_wrong_law_is_seen(name: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_a_kernel_that_does_not_follow_the_field_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = Path(word_sweeps.__file__).with_suffix(".cpp")
-    wrong = tmp_path / "word_sweeps.cpp"
-    wrong.write_text(source.read_text().replace("after = upwards ^ below;", "after = ~upwards ^ below;"))
-    shutil.copy(Path(word_sweeps.__file__), tmp_path)
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    monkeypatch.setattr(word_sweeps, "__file__", str(tmp_path / "word_sweeps.py"))
-    assert word_sweeps.kernel.__wrapped__() is None
+    replace("after = upwards ^ below;", "after = ~upwards ^ below;", tmp_path, monkeypatch)
+    assert kernel.__wrapped__() is None
 
 
 def test_no_call_is_without_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,8 +64,10 @@ RUNS: dict[str, Callable[[Sampler, Energy, Tensor, int], Any]] = {
 @BOTH
 @pytest.mark.parametrize("run", RUNS)
 def test_the_kernel_moves_few_chains(sampler: Sampler, run: str, watched: None) -> None:
-    with pytest.raises(Seen):
-        RUNS[run](sampler, rbm(), torch.zeros(3, 6), STEPS)
+    """More of them on a small RBM."""
+    for energy, chains in ((rbm(), 3), (rbm(), 190), (RBM(200, 64), 32), (RBM(1100, 1000), 16)):
+        with pytest.raises(Seen):
+            RUNS[run](sampler, energy, energy.random(chains), STEPS)
 
 
 @needs_kernels
@@ -136,10 +138,10 @@ def test_others_move_step_by_step(others: str, watched: None) -> None:
 
 @BOTH
 def test_many_chains_and_few_steps_are_left_alone(sampler: Sampler, watched: None) -> None:
-    energy = rbm()
-    sampler.sample(energy, energy.random(100), STEPS)
-    sampler.sample(energy, energy.random(3), STEPS - 1)
-    large = RBM(1100, 1000)
+    small, middle, large = rbm(), RBM(200, 64), RBM(1100, 1000)
+    sampler.sample(small, small.random(400), STEPS)
+    sampler.sample(small, small.random(3), STEPS - 1)
+    sampler.sample(middle, middle.random(100), STEPS)
     sampler.sample(large, large.random(17), STEPS)
 
 

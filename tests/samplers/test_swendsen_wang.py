@@ -12,6 +12,7 @@ import torch
 from helpers_finite import Exact, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
+from helpers_native import replace, unchecked
 from helpers_tier import cases
 from torch import Tensor
 
@@ -270,13 +271,9 @@ CPP_MUTANTS = {
 @pytest.mark.skipif(cluster_steps.kernel() is None, reason="needs a compiler")
 @pytest.mark.parametrize("name", CPP_MUTANTS)
 def test_mutants_of_the_kernel_are_caught(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    text, (old, new) = Path(cluster_steps.__file__).with_suffix(".cpp").read_text(), CPP_MUTANTS[name]
-    assert text.count(old) == 1
-    (tmp_path / "cluster_steps.cpp").write_text(text.replace(old, new))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    library, right = cluster_steps.compiled(tmp_path / "cluster_steps.cpp"), cluster_steps.kernel()
-    assert library is not None and right is not None
-    library.step.argtypes = right.step.argtypes
+    right = cluster_steps.kernel()
+    replace(*CPP_MUTANTS[name], tmp_path, monkeypatch)
+    library = unchecked("cluster_steps", right)
     monkeypatch.setattr(cluster_steps, "kernel", lambda: library)
     torch.manual_seed(0)
     least = 1.0

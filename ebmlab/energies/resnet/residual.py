@@ -1,12 +1,10 @@
-"""A residual block of two convolutions, and its gradient written out."""
+"""A residual block of two convolutions, and the gradient of one written out."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, silu
-
-silu_backward = torch.ops.aten.silu_backward
+from torch.nn.functional import silu
 
 
 class Block(nn.Module):
@@ -26,25 +24,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features `(B, C, H, W)` to `(B, C, H / stride, W / stride)`, rounded up."""
-        return silu(self.total(self.first(x), self.shortcut(x)))
-
-    def total(self, inner: Tensor, outer: Tensor) -> Tensor:
-        """What the last activation is applied to, from the first convolution's output and the shortcut's."""
-        total: Tensor = self.second(silu(inner)) + outer
-        return total
-
-    def back_to_parts(self, grad: Tensor, inner: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients in `inner` and `outer`, the arguments of `total`, from that in the block's output."""
-        outer: Tensor = silu_backward(grad, total)
-        return silu_backward(back(outer, inner, self.second), inner), outer
-
-    def back_to_input(self, inner: Tensor, outer: Tensor, x: Tensor) -> Tensor:
-        """The gradient in the block's input x, from those in `inner` and `outer`."""
-        grad = back(inner, x, self.first)
-        if isinstance(self.shortcut, nn.Conv2d):
-            grad[:, :, :: self.stride, :: self.stride] += conv2d(outer, self.shortcut.weight.transpose(0, 1))
-            return grad
-        return grad.add_(outer)
+        return silu(self.second(silu(self.first(x))) + self.shortcut(x))
 
 
 def back(grad: Tensor, x: Tensor, convolution: nn.Conv2d) -> Tensor:

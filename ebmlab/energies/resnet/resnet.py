@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import softplus
 
 from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Binary
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.resnet.channels_last import channels_last
 from ebmlab.energies.resnet.entrance import Entrance
+from ebmlab.energies.resnet.layers import fastest
 from ebmlab.energies.resnet.residual import Block
 from ebmlab.errors import UserError
 from ebmlab.numerics.unrounded import unrounded
@@ -87,10 +88,11 @@ class ResNet(Energy):
         return net.squeeze(1)
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """As in `Energy`. On a CPU the gradient is written out, in 0.6 to 0.8 of autograd's time.
+        """As in `Energy`. On a CPU the gradient is written out.
 
         The convolutions in front of the first activation are taken as one (`Entrance`), and all gradients have the
-        channels last, as the features have. Under autocast it is computed in half precision, and net(x) read out in
+        channels last, as the features have. A kernel of C++ takes the convolutions of stride 1 where it can
+        (`WinogradLayers`). Under autocast it is computed in half precision, and net(x) read out in
         float32. A compiled energy is left to autograd.
         """
         compiled = getattr(self, "_compiled_call_impl", None) is not None
@@ -109,22 +111,24 @@ class ResNet(Energy):
         blocks = [block for block in self.net if isinstance(block, Block)]
         entrance = Entrance(self.net[0], blocks[0], image)
         inner, outer = entrance.forward()
+        layers = fastest(inner, blocks)
+        middle, at_inner = layers.swish(inner)
         kept = []  # of each block, what its gradient needs
         for block, after in zip(blocks, [*blocks[1:], None], strict=True):
-            total = block.total(inner, outer)
-            features = silu(total)
-            kept.append((inner, total))
+            features, at_total = layers.forward(middle, block.second, plus=outer)
+            kept.append((at_inner, at_total))
             if after is not None:
-                inner, outer = after.first(features), after.shortcut(features)
+                middle, at_inner = layers.forward(features, after.first)
+                outer = after.shortcut(features)
         net: Tensor = self._read_out(features.permute(0, 2, 3, 1).flatten(1, 2))
 
         slope = self.linear.weight.view(1, -1, 1, 1) / features.shape[2:].numel()
         grad = slope.to(features.dtype).expand_as(features).contiguous(memory_format=torch.channels_last)
-        for k in range(len(blocks) - 1, -1, -1):
-            inner, outer = blocks[k].back_to_parts(grad, *kept[k])
-            if k > 0:
-                grad = blocks[k].back_to_input(inner, outer, kept[k - 1][1])
-        return net, entrance.back(inner, outer)
+        outer = layers.back_through_swish(grad, at_total)
+        for k in range(len(blocks) - 1, 0, -1):
+            inner = layers.back(outer, blocks[k].second, kept=kept[k][0])
+            outer = layers.back_through_block(inner, outer, blocks[k], kept=kept[k - 1][1])
+        return net, entrance.back(layers.back(outer, blocks[0].second, kept=kept[0][0]), outer)
 
     def base_energy(self, x: Tensor) -> Tensor:
         """-log Bernoulli(x; mean), `(B,)`."""
