@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, unfold
+from torch.nn.functional import pad
 
 from ebmlab.energies.resnet.residual import Block
 from ebmlab.numerics.noise import wide
@@ -32,7 +32,9 @@ class Entrance:
         assert isinstance(head, nn.Conv2d) and isinstance(block.shortcut, nn.Conv2d)
         colours, self.height, self.width = image.shape[1:]
         self.half = (self.height + 1) // 2, (self.width + 1) // 2
-        self.patches = unfold(image, SIDE, padding=2, stride=2).transpose(1, 2)  # (B, h w, 25 colours)
+        windows = pad(image, (2, 2, 2, 2)).unfold(2, SIDE, 2).unfold(3, SIDE, 2)  # (B, colours, h, w, 5, 5)
+        planes = windows.permute(1, 4, 5, 0, 2, 3).contiguous()  # sooner than `torch.nn.functional.unfold`
+        self.patches = planes.flatten(0, 2).flatten(2).permute(1, 2, 0)  # (B, h w, 25 colours)
         with no_autocast(image.device):
             (first, first_bias), (second, second_bias), (shortcut, shortcut_bias) = (
                 rounded(layer, image.dtype) for layer in (head, block.first, block.shortcut)
