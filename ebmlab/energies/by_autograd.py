@@ -16,12 +16,12 @@ def value_and_grad(energy: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
             value, pull = torch.func.vjp(energy, x)  # type: ignore[misc]  # three values only with has_aux
             with no_autocast(x.device):
                 return value, pull(torch.ones_like(value))[0]
-    if torch.is_inference_mode_enabled() or x.is_inference():
+    if torch.is_inference_mode_enabled():
         with torch.inference_mode(False):
-            return value_and_grad(energy, x.clone())
+            return value_and_grad(energy, x)
     parameters = _learnt(energy)
     with torch.enable_grad():
-        x = x.detach().requires_grad_()
+        x = (x.clone() if x.is_inference() else x.detach()).requires_grad_()
         try:
             for p in parameters:  # autograd keeps nothing for frozen parameters
                 p.requires_grad_(False)
