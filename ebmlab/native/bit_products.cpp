@@ -71,7 +71,7 @@ inline uint32_t packed(const float* x, int64_t count, uint32_t& other) {
   uint32_t word = 0;
   for (int64_t i = 0; i < count; ++i) {
     word |= (x[i] == 1.f ? 1u : 0u) << i;
-    other |= (x[i] == 0.f) | (x[i] == 1.f) ? 0u : 1u;
+    other |= ((x[i] == 0.f) | (x[i] == 1.f)) ? 0u : 1u;
   }
   return word;
 }
@@ -95,7 +95,7 @@ extern "C" int pack(const float* x, int64_t by_row, int64_t by_column, int64_t r
         const float* bit = x + (k + i) * by_column;
         for (int64_t b = 0; b < rows; ++b) {
           word[b] |= (bit[b] == 1.f ? 1u : 0u) << i;
-          other |= (bit[b] == 0.f) | (bit[b] == 1.f) ? 0u : 1u;
+          other |= ((bit[b] == 0.f) | (bit[b] == 1.f)) ? 0u : 1u;
         }
       }
     }

@@ -78,9 +78,9 @@ def kernel(name: str, check: Callable[[Kernel], bool], *settings: Any) -> Kernel
 
 
 def may_be_called(weights: Weights, x: Tensor) -> bool:
-    """Whether nothing but their numbers is asked of the weights and the chains x, and their shapes fit."""
+    """Whether nothing but their numbers is asked of the weights and the chains x, of which there are some that fit."""
     visible, hidden = weights.visible_bias.shape, weights.hidden_bias.shape
-    fit = weights.weight.shape == (*visible, *hidden) and x.shape[1:] == visible
+    fit = weights.weight.shape == (*visible, *hidden) and x.shape[1:] == visible and len(x) > 0
     return SUPPORTED and fit and not torch.is_autocast_enabled("cpu") and readable(*weights, x)
 
 

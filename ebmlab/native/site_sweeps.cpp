@@ -92,6 +92,7 @@ extern "C" void redraw(int64_t* places, int64_t chains, int64_t sites, const Tab
   {
     std::vector<RandomWords> random;
     std::vector<float> memory(AT_ONCE * widest), laws(AT_ONCE * padded(values));
+    std::vector<uint64_t> words;  // of the sites of a table
     std::vector<int64_t> own;
 #pragma omp for schedule(static) nowait
     for (int64_t g = 0; g < groups; ++g) {
@@ -102,8 +103,8 @@ extern "C" void redraw(int64_t* places, int64_t chains, int64_t sites, const Tab
       const Table& table = tables[order[n]];
       for (size_t k = 0; k < own.size(); ++k) {
         const int64_t begin = own[k] * WORDS, end = std::min(begin + WORDS, chains);
-        std::vector<Words> words;
-        for (int64_t i = 0; i < table.sites; ++i) words.push_back(random[k].next());
+        words.resize(table.sites * WORDS);
+        for (int64_t i = 0; i < table.sites; ++i) store(&words[i * WORDS], random[k].next());
         for (int64_t b = begin; b < end; b += AT_ONCE) {
           const int64_t count = std::min(AT_ONCE, end - b);
           const int64_t* from[AT_ONCE];
@@ -135,7 +136,7 @@ extern "C" void redraw(int64_t* places, int64_t chains, int64_t sites, const Tab
               for (int64_t c = 0; c < AT_ONCE; ++c) laws[c * width + a] = sums[c] += laws[c * width + a];
             for (int64_t c = 0; c < count; ++c) {
               totals[b + c] += sums[c];
-              places[(b + c) * sites + site] = site * values + chosen(laws.data() + c * width, values, words[i][b + c - begin]);
+              places[(b + c) * sites + site] = site * values + chosen(laws.data() + c * width, values, words[i * WORDS + b + c - begin]);
             }
           }
         }

@@ -91,7 +91,7 @@ class SiteRows:
             factors = (torch.ones_like(totals).unsqueeze(1) * factor).float().contiguous()
         added = None if others is None else others.float().contiguous()
         tables, walk = (_Table * len(self._tables))(*self._tables), torch.tensor(order, dtype=torch.int64, device="cpu")
-        work = chains * max(table.count * table.sites for table in self._tables)
+        work = max(1, chains * max(table.count * table.sites for table in self._tables))
         for part in walk.split(max(1, BURST // work)):  # type: ignore[no-untyped-call]
             _redraw(library, places, (tables, self.values), part, factors=factors, others=added, totals=totals)
         return totals

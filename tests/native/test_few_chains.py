@@ -340,4 +340,7 @@ def test_parameters_that_do_not_fit_are_not_read() -> None:
     x, weight = torch.zeros(2, 3), torch.zeros(3, 2)
     for bias, hidden_bias in ((torch.zeros(1), torch.zeros(2)), (torch.zeros(3), torch.zeros(1))):
         assert block_gibbs_steps(Weights(weight, bias, hidden_bias), x, 8) is None
-    assert block_gibbs_steps(Weights(weight, torch.zeros(3), torch.zeros(2)), x[:, :2], 8) is None
+    weights = Weights(weight, torch.zeros(3), torch.zeros(2))
+    assert block_gibbs_steps(weights, x[:, :2], 8) is None
+    assert block_gibbs_steps(weights, x[:0], 8) is None
+    assert dmala_steps(weights, x[:0], 8, step_size=0.2, balance=0.5) is None

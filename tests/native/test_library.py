@@ -62,6 +62,14 @@ def test_a_compiler_may_have_arguments(tmp_path: Path) -> None:
     assert ended(tmp_path, CXX="'c++") == "False\n"
 
 
+@needs_kernels
+@pytest.mark.parametrize("source", sorted(path.name for path in library.FOLDER.glob("*.cpp")))
+def test_vectors_keep_their_alignment(source: str) -> None:
+    """A template such as `std::vector` forgets that of a vector: clang then reads where no vector may begin."""
+    flags = ["-std=c++17", "-march=native", "-fopenmp", "-fsyntax-only", "-Werror=ignored-attributes"]
+    subprocess.run(["c++", *flags, source], cwd=library.FOLDER, check=True)
+
+
 def test_a_compiler_that_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """So is what it has started."""
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))

@@ -228,14 +228,22 @@ def test_neighbours_that_do_not_exist_are_an_error() -> None:
         rows.redraw(torch.zeros(5, 3, dtype=torch.long), range(4))
 
 
+def test_sites_without_neighbours_have_all_values_alike_and_chains_may_be_none() -> None:
+    rows, places = site_sweeps.SiteRows(3), torch.zeros(3000, 1, dtype=torch.long)
+    rows.append(torch.zeros(0, 3), within=None, neighbours=torch.zeros(0, dtype=torch.long))
+    assert rows.redraw(places[:0], [0]).shape == (0,)
+    rows.redraw(places, [0])
+    assert chi_square_p(torch.bincount(places[:, 0], minlength=3), torch.full((3,), 1 / 3).double()) > 1e-4
+
+
 MUTANTS = {
     "sites of a table ignore each other": ("table.within && m < table.sites", "false && m < table.sites"),
     "without a factor": ("factors && a < values", "false && factors"),
     "others of the first site": ("others[site * values + a]", "others[site * 0 + a]"),
     "rows of all sites": ("table.others ? table.others[m] : m", "m"),
     "the last value is never drawn": ("a + 1 < values; ++a) value +=", "a + 2 < values; ++a) value +="),
-    "one number for all chains": ("words[i][b + c - begin]", "words[i][0 * (b + c - begin)]"),
-    "one number for all sites": ("words[i][b + c - begin]", "words[0][b + c - begin]"),
+    "one number for all chains": ("words[i * WORDS + b + c - begin]", "words[i * WORDS]"),
+    "one number for all sites": ("words[i * WORDS + b + c - begin]", "words[b + c - begin]"),
     "one stream for all chains": ("random.emplace_back(seed, g)", "random.emplace_back(seed, 0)"),
     "half the digits": ("word >> 12", "word >> 13"),
 }
