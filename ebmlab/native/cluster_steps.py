@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ebmlab.native.library import trusted
+from ebmlab.native.library import threads, trusted
 from ebmlab.native.plain import readable, within
 
 BURST = 2**23  # edges that a call looks at, in a tenth of a second; Python hears signals in between
@@ -87,7 +87,7 @@ def _step(
     lists = (t.data_ptr() for t in (bonds.offsets, bonds.others, bonds.couplings))
     fields = None if bonds.fields is None else bonds.fields.data_ptr()
     chains = values.data_ptr(), len(values), steps
-    found = acceptance.data_ptr(), changes.data_ptr(), torch.get_num_threads()
+    found = acceptance.data_ptr(), changes.data_ptr(), threads(40 * steps * values.numel())
     library.step(values.shape[1], num_values, *lists, fields, bonds.spins, *chains, wolff, seed, *found)
 
 

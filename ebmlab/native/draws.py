@@ -8,7 +8,7 @@ import functools
 import torch
 from torch import Tensor
 
-from ebmlab.native.library import SUPPORTED, trusted
+from ebmlab.native.library import SUPPORTED, threads, trusted
 from ebmlab.native.plain import exporting, readable
 from ebmlab.numerics import noise
 
@@ -136,7 +136,7 @@ def _fills(out: Tensor, name: str, *settings: float, given: Tensor | None = None
         return False
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
     numbers = [] if given is None else [given.data_ptr()]
-    getattr(library, name)(*numbers, out.data_ptr(), out.numel(), *settings, seed, torch.get_num_threads())
+    getattr(library, name)(*numbers, out.data_ptr(), out.numel(), *settings, seed, threads(out.numel()))
     return True
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ebmlab.native.library import SUPPORTED, trusted
+from ebmlab.native.library import SUPPORTED, threads, trusted
 from ebmlab.native.plain import readable
 
 VECTOR = 16  # numbers of the widest vector
@@ -118,7 +118,8 @@ def moved(
     burst = max(1, BURST // (chains * (rows * columns + UNIT * (rows + columns))))
     for first in range(0, steps, burst):
         drawn = int(torch.randint(2**62, (), device="cpu")) if seed is None else seed
-        kernel(rbm, at, *settings, min(burst, steps - first), drawn, torch.get_num_threads())
+        taken = min(burst, steps - first)
+        kernel(rbm, at, *settings, taken, drawn, threads(taken * chains * rows * columns / 30))
     return Moved(y[:, :visible].contiguous(), *reports)
 
 

@@ -26,6 +26,7 @@ FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 SUPPORTED = sys.platform == "linux" and torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 """Where the kernels are used. They are ahead on a Zen 4, in code for AVX-512 and in code for AVX2."""
 SECONDS = 60  # for the compiler, which takes two
+LITTLE = 2**16  # nanoseconds of work that one thread has done before a busy machine wakes another
 
 
 def trusted(name: str, check: Callable[[ctypes.CDLL], bool], **functions: Sequence[Any]) -> ctypes.CDLL | None:
@@ -60,6 +61,11 @@ def compiled(source: Path) -> ctypes.CDLL | None:
         if is_private(path.parent.lstat()) and is_private(path.lstat()):
             return ctypes.CDLL(str(path))
     return None
+
+
+def threads(work: float) -> int:
+    """How many threads share work of so many nanoseconds: one if that is little, else as many as torch has."""
+    return torch.get_num_threads() if work > LITTLE else 1
 
 
 def _name(source: Path, compiler: list[str]) -> str:

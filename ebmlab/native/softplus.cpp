@@ -8,7 +8,6 @@
 namespace {
 
 constexpr int64_t FACTORS = 96;  // numbers from 1 to 2, whose product float32 holds
-constexpr int64_t SMALL = 1 << 15;  // numbers that one thread has done before others begin
 
 // The terms are max(x, 0), which are added up, and log(1 + exp(-|x|)), of which 1 + exp(-|x|) are multiplied.
 struct Terms {
@@ -51,7 +50,7 @@ float sum_of_row(const float* x, int64_t count, float* out) {
 // Of `rows` rows of `count` numbers, `stride` apart. `means` (rows, count) gets the derivatives, unless it is null.
 extern "C" void softplus_sums(const float* x, int64_t stride, int64_t rows, int64_t count, float* sums, float* means,
                               int64_t threads) {
-#pragma omp parallel for num_threads(std::min(threads, rows)) if (threads > 1 && rows > 1 && rows * count > SMALL)
+#pragma omp parallel for num_threads(std::min(threads, rows)) if (threads > 1 && rows > 1)
   for (int64_t i = 0; i < rows; ++i)
     sums[i] = means ? sum_of_row<true>(x + i * stride, count, means + i * count)
                     : sum_of_row<false>(x + i * stride, count, nullptr);

@@ -8,7 +8,7 @@ import functools
 import torch
 from torch import Tensor, nn
 
-from ebmlab.native.library import SUPPORTED, trusted
+from ebmlab.native.library import SUPPORTED, threads, trusted
 from ebmlab.native.plain import readable
 from ebmlab.numerics import softplus
 
@@ -46,7 +46,7 @@ def _made(x: Tensor, *, means: bool) -> tuple[Tensor, Tensor] | None:
         return None
     sums, sigmoids = x.new_empty(len(x)), x.new_empty(x.shape if means else 0)
     to = sigmoids.data_ptr() if means else None
-    library.softplus_sums(x.data_ptr(), x.stride(0), *x.shape, sums.data_ptr(), to, torch.get_num_threads())
+    library.softplus_sums(x.data_ptr(), x.stride(0), *x.shape, sums.data_ptr(), to, threads(x.numel()))
     return sums, sigmoids
 
 

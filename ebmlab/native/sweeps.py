@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ebmlab.native.library import trusted
+from ebmlab.native.library import threads, trusted
 from ebmlab.native.plain import readable, within
 
 SITE = 16  # couplings that take as long as what else a site takes
@@ -129,7 +129,7 @@ def called(
         finite.data_ptr(),
         flips.data_ptr() if count else None,
         seed,
-        torch.get_num_threads(),
+        threads(table.numel() * len(betas)),
     )
     return finite, flips
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 from torch.nn.utils import skip_init
 
-from ebmlab.native.library import compiled
+from ebmlab.native.library import compiled, threads
 from ebmlab.native.plain import readable
 
 KIND = ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros")  # kernel, stride, padding, dilation, groups, what is padded
@@ -40,7 +40,7 @@ class Winograd:
         """`z * sigmoid(z)` and its derivative."""
         z = self._images(z, z.shape)
         value, slope = _like(z), _like(z)
-        self._library.activate(z.data_ptr(), z.numel(), value.data_ptr(), slope.data_ptr(), torch.get_num_threads())
+        self._library.activate(z.data_ptr(), z.numel(), value.data_ptr(), slope.data_ptr(), threads(z.numel()))
         return value, slope
 
     def forward(self, x: Tensor, layer: nn.Conv2d, *, plus: Tensor | None = None) -> tuple[Tensor, Tensor]:

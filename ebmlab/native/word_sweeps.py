@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ebmlab.native.library import trusted
+from ebmlab.native.library import threads, trusted
 from ebmlab.native.plain import readable
 
 CLASSES = 32  # sizes of a site's field, at most
@@ -90,7 +90,7 @@ def packed(x: Tensor, place: Tensor) -> Tensor:
     words = torch.empty(size + 1, -(-chains // 64), dtype=torch.int64, device="cpu")
     words[-1] = 0
     at = x.data_ptr(), chains, size, place.data_ptr(), words.data_ptr(), words.shape[1]
-    library.pack(*at, torch.get_num_threads())
+    library.pack(*at, threads(x.numel()))
     return words
 
 
@@ -100,7 +100,7 @@ def unpacked(words: Tensor, place: Tensor, num_chains: int) -> Tensor:
     assert library is not None
     x = torch.empty(num_chains, size, dtype=torch.float32, device="cpu")
     at = words.data_ptr(), words.shape[1], place.data_ptr(), x.data_ptr(), num_chains, size
-    library.unpack(*at, torch.get_num_threads())
+    library.unpack(*at, threads(x.numel()))
     return x
 
 
@@ -116,9 +116,9 @@ def _sweep(
 ) -> None:
     groups = (_Group * len(sites))(*map(_group, sites))
     thresholds = np.ascontiguousarray(thresholds)
-    counts, threads = (None if flips is None else flips.data_ptr()), torch.get_num_threads()
+    counts, work = (None if flips is None else flips.data_ptr()), 9 * table.numel() / max(1, len(sites))
     at, steps = (table.data_ptr(), table.shape[1]), (thresholds.ctypes.data, len(thresholds))
-    library.sweep(*at, groups, len(sites), *steps, metropolis, seed, counts, threads)
+    library.sweep(*at, groups, len(sites), *steps, metropolis, seed, counts, threads(work))
 
 
 def _group(sites: Sites) -> _Group:

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from ebmlab.native import library
+
 
 @pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
-    """Leaves the number of threads as it was."""
+def seeded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leaves the number of threads as it was, and has all of them share any work."""
+    monkeypatch.setattr(library, "LITTLE", 0)
     before = torch.get_num_threads()
     torch.manual_seed(0)
     yield

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from helpers_native import replace
 
 from ebmlab.native import bit_products, library
@@ -88,3 +89,11 @@ def test_a_library_that_counts_wrongly_is_not_used(monkeypatch: pytest.MonkeyPat
     old, new = "i < GROUP; ++i)\n        for (int64_t s", "i < GROUP - 1; ++i)\n        for (int64_t s"
     replace(old, new, tmp_path, monkeypatch)
     assert kernels.__wrapped__() is None
+
+
+def test_threads_share_much_work_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, waking another takes longer than a little work."""
+    torch.set_num_threads(3)
+    assert library.threads(1) == 3
+    monkeypatch.undo()
+    assert library.threads(library.LITTLE) == 1 and library.threads(library.LITTLE + 1) == 3
