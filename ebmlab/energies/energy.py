@@ -139,7 +139,6 @@ class Energy(Recorded, nn.Module):
         """
         return by_autograd.value_and_grad(self, x)
 
-    @takes_states
     def gradient(self, x: Tensor) -> Tensor:
         """dE/dx `(B, *event)` alone, detached. Energies whose gradient does not need E(x) may override this method."""
         return self.value_and_grad(x)[1]
@@ -153,7 +152,6 @@ class Energy(Recorded, nn.Module):
         """
         return by_autograd.differentiable_gradient(self, x)
 
-    @takes_states
     def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
         """`value_and_grad`, together with by-products of computing them.
 

@@ -37,7 +37,7 @@ def normal_(out: Tensor, *, std: float = 1.0) -> Tensor:
         >>> normal_(torch.ones(3), std=0.0).tolist()
         [0.0, 0.0, 0.0]
     """
-    if not (_pays(out) and readable(out) and _is_whole(out) and _fills(out, "normals", std)):
+    if not (_pays(out) and readable(out) and _may_be_overwritten(out) and _fills(out, "normals", std)):
         return out.normal_(std=std)
     if not out.is_inference():
         torch.autograd.graph.increment_version(out)  # autograd asks for it before it uses what it has saved
@@ -103,6 +103,13 @@ def _pays(like: Tensor) -> bool:
 def _is_whole(numbers: Tensor) -> bool:
     """Whether numbers lie side by side in memory, by rows or by columns."""
     return numbers.is_contiguous() or (numbers.dim() == 2 and numbers.T.is_contiguous())
+
+
+def _may_be_overwritten(out: Tensor) -> bool:
+    """Whether the numbers are `_is_whole`, and torch would not refuse."""
+    if out.is_inference() and not torch.is_inference_mode_enabled():
+        return False
+    return _is_whole(out) and not (out.requires_grad and torch.is_grad_enabled())
 
 
 def _drawn(like: Tensor, name: str, *settings: float) -> Tensor | None:

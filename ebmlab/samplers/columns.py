@@ -35,7 +35,7 @@ class Columns:
     def __init__(self, x: Tensor, hops: Tensor | None) -> None:
         self.x, self._hops = x.T.clone(memory_format=torch.contiguous_format), hops
         self._moves = self.x.new_empty(1 if hops is None else steps_together(x.numel()), *self.x.shape)
-        self._rows, self._waiting = self._moves.unbind(), 0
+        self._rows, self._waiting, self._states = self._moves.unbind(), 0, self.x.T
 
     @staticmethod
     def suit(energy: Energy, x: Tensor) -> bool:
@@ -44,7 +44,7 @@ class Columns:
 
     def gradient(self, energy: Energy) -> Tensor:
         """dE/dx, `(d, B)`."""
-        return energy.gradient(self.x.T).T
+        return energy.gradient(self._states).T
 
     def next_move(self) -> Tensor:
         """What is to hold the next move, `(d, B)`."""
@@ -62,7 +62,7 @@ class Columns:
         """The states `(B, d)`, with all distances in `hops`."""
         if self._hops is not None and self._waiting:
             self._measure(self._hops)
-        return self.x.T.contiguous()
+        return self._states.contiguous()
 
     def _measure(self, hops: Tensor) -> None:
         """Adds the lengths of the moves `(steps, d, B)`, and overwrites them."""

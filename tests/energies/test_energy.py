@@ -47,6 +47,21 @@ def test_value_and_grad_by_autograd(inference: bool) -> None:
     assert all(p.grad is None for p in energy.parameters())
 
 
+def test_a_gradient_enters_no_context_that_it_does_not_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    energy, entered = Cubic(Real(4)), []
+    x = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    expected = energy.gradient(x)
+    real = torch.inference_mode.__enter__
+    monkeypatch.setattr(torch.inference_mode, "__enter__", lambda self: (entered.append(self.mode), real(self))[1])
+    assert torch.equal(energy.gradient(x), expected) and entered == []
+    with torch.inference_mode():
+        made_here = x.clone()
+        for there in (x, made_here):
+            assert torch.equal(energy.gradient(there), expected) and entered.pop() is False
+    entered.clear()
+    assert torch.equal(energy.gradient(made_here), expected) and entered == []
+
+
 def test_value_and_grad_puts_requires_grad_back_after_an_error() -> None:
     energy = Cubic(Real(4))
     with pytest.raises(UserError, match="have shape"):

@@ -186,6 +186,16 @@ def test_autograd_notices_that_numbers_were_overwritten() -> None:
         product.backward()
 
 
+def test_what_torch_refuses_to_overwrite_is_refused() -> None:
+    leaf = torch.ones(4096, requires_grad=True)
+    with torch.inference_mode():
+        frozen = torch.ones(4096)
+        assert (normal_(torch.ones(4096)) != 1).all()
+    for numbers in (leaf, frozen):
+        with pytest.raises(RuntimeError, match=r"leaf Variable|inference"):
+            normal_(numbers)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_types_are_left_to_torch(dtype: torch.dtype) -> None:
     for ours, theirs in ((normal, noise.normal), (uniform, noise.uniform), (coins, noise.coins)):
