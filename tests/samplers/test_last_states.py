@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -47,6 +48,15 @@ from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.kernel import Kernel
 from ebmlab.samplers.multi_spin import MultiSpin
 from ebmlab.samplers.schedules import Constant, Cosine
+
+at_once = import_module("ebmlab.samplers.at_once")
+
+
+@pytest.fixture(autouse=True)
+def by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred chains of a small RBM are moved by programs and steps, and not by the kernels of a few."""
+    monkeypatch.setattr(at_once, "MORE", 1)
+
 
 CASES = [
     (DMALA(0.4), RBM(6, 4)),
