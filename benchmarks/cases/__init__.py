@@ -3,6 +3,7 @@
 from benchmarks.cases import (
     ais,
     binary,
+    draws,
     gibbs,
     grbm,
     hamiltonian,
@@ -24,6 +25,7 @@ from benchmarks.cases import (
 __all__ = [
     "ais",
     "binary",
+    "draws",
     "gibbs",
     "grbm",
     "hamiltonian",
