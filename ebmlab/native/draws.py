@@ -12,7 +12,6 @@ from ebmlab.native.library import SUPPORTED, threads, trusted
 from ebmlab.native.plain import exporting, readable
 from ebmlab.numerics import noise
 
-USED = False  # training of `grbm_digits` ends at a higher FID with these numbers, for a reason not found yet
 ENOUGH = 2**11  # numbers from which a call of C++ pays
 
 
@@ -144,8 +143,6 @@ def _fills(out: Tensor, name: str, *settings: float, given: Tensor | None = None
 @functools.cache
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernels, after draws that are certain have come out right; None where there are none."""
-    if not USED:
-        return None
     end = ctypes.c_uint64, ctypes.c_int64
     to = ctypes.c_void_p, ctypes.c_int64
     bits = [ctypes.c_void_p, *to, *end]
