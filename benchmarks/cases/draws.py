@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,11 @@ def normals(count: int) -> Race:
     def by_numpy() -> Contestant:
         return Contestant(lambda: [generator.standard_normal(dtype=np.float32, out=out) for _ in range(REPEATS)])
 
+    def jax_normals() -> Contestant:
+        import jax
+
+        return in_jax(lambda key, size: jax.random.normal(key, (size,)), count)
+
     return Race(
         f"{count:,} normal numbers",
         REPEATS,
@@ -29,7 +35,7 @@ def normals(count: int) -> Race:
             "ebmlab": lambda: Contestant(lambda: [normal(like) for _ in range(REPEATS)]),
             "plain torch": lambda: Contestant(lambda: [torch.randn_like(like) for _ in range(REPEATS)]),
             "NumPy": by_numpy,
-            "JAX": lambda: in_jax("normal", count),
+            "JAX": jax_normals,
         },
     )
 
@@ -43,6 +49,11 @@ def bits(count: int) -> Race:
     def by_numpy() -> Any:
         return generator.random(count, np.float32) < 1 / (1 + np.exp(-odds))
 
+    def jax_bits() -> Contestant:
+        import jax
+
+        return in_jax(lambda key, logits: jax.random.bernoulli(key, jax.nn.sigmoid(logits)), jax.numpy.asarray(odds))
+
     return Race(
         f"{count:,} bits of given logits",
         REPEATS,
@@ -50,7 +61,7 @@ def bits(count: int) -> Race:
             "ebmlab": lambda: Contestant(lambda: [bernoulli(logits) for _ in range(REPEATS)]),
             "plain torch": lambda: Contestant(lambda: [logits.sigmoid().bernoulli() for _ in range(REPEATS)]),
             "NumPy": lambda: Contestant(lambda: [by_numpy() for _ in range(REPEATS)]),
-            "JAX": lambda: in_jax("bernoulli", logits),
+            "JAX": jax_bits,
         },
     )
 
@@ -64,30 +75,26 @@ def sums_of_softplus(rows: int) -> Race:
         for _ in range(REPEATS):
             sum_softplus(x)
 
+    def jax_sums() -> Contestant:
+        import jax
+
+        return in_jax(lambda key, x: jax.nn.softplus(x).sum(1), jax.numpy.asarray(x.numpy()))
+
     return Race(
         f"Sums of log(1 + exp(x)) along {rows} rows of 784 numbers",
         REPEATS,
         {
             "ebmlab": lambda: Contestant(ours),
             "plain torch": lambda: Contestant(lambda: [softplus(x).sum(1) for _ in range(REPEATS)]),
-            "JAX": lambda: in_jax("softplus", x),
+            "JAX": jax_sums,
         },
     )
 
 
-def in_jax(what: str, given: Any) -> Contestant:
-    """One after the other, each of which waits for the one before, as the steps of a chain do."""
+def in_jax(function: Callable[[Any, Any], Any], given: Any) -> Contestant:
+    """A function of a key and an argument, compiled; each call waits for the one before, as the steps of a chain do."""
     import jax
-    import jax.numpy as jnp
 
-    if what == "softplus":
-        x = jnp.asarray(given.numpy())
-        sums = jax.jit(lambda x: jax.nn.softplus(x).sum(1))
-        return Contestant(lambda: [sums(x).block_until_ready() for _ in range(REPEATS)])
-    if what == "normal":
-        draw = jax.jit(lambda key: jax.random.normal(key, (given,)))
-    else:
-        logits = jnp.asarray(given.numpy())
-        draw = jax.jit(lambda key: jax.random.bernoulli(key, jax.nn.sigmoid(logits)))
+    compiled = jax.jit(function, static_argnums=1 if isinstance(given, int) else ())
     keys = jax.random.split(jax.random.key(0), REPEATS)
-    return Contestant(lambda: [draw(key).block_until_ready() for key in keys])
+    return Contestant(lambda: [compiled(key, given).block_until_ready() for key in keys])

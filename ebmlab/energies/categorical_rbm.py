@@ -71,8 +71,7 @@ class CategoricalRBM(Bipartite):
 
     @unrounded
     def visible_energy(self, v: Tensor) -> Tensor:
-        energy: Tensor = -torch.linalg.vecdot(v.flatten(1), self.b_v.flatten())
-        return energy
+        return -(v * self.b_v).flatten(1).sum(-1)
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and the hidden pre-activations `(B, H)`."""

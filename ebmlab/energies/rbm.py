@@ -71,8 +71,7 @@ class RBM(Bipartite):
 
     @unrounded
     def visible_energy(self, v: Tensor) -> Tensor:
-        energy: Tensor = -torch.linalg.vecdot(v, self.b_v)  # oneDNN takes longer for v @ b_v
-        return energy
+        return -(v * self.b_v).sum(-1)  # oneDNN takes longer for v @ b_v
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and the hidden pre-activations `(B, H)`."""

@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers_native import compiled, replace, unchecked
 from helpers_tier import cases
+from scipy import stats
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -100,6 +101,17 @@ def test_moments_of_normal_numbers() -> None:
     z = normal(torch.empty(COUNT)).double()
     for k, mean, variance in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96), (6, 15, 10_170)]:
         assert abs(float(z.pow(k).mean()) - mean) < 4.5 * math.sqrt(variance / COUNT)
+
+
+def test_rows_of_normal_numbers_are_points_of_a_normal_law() -> None:
+    """In 64 dimensions: their lengths, and their coordinates along axes that mix all numbers of a row."""
+    torch.manual_seed(10)
+    rows = normal(torch.empty(200_000, 64)).double()
+    axes = torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64)).Q
+    assert stats.kstest(rows.square().sum(1).numpy(), stats.chi2(64).cdf).pvalue > PASS
+    assert 64 * min(stats.kstest(along.numpy(), "norm").pvalue for along in (rows @ axes).T) > PASS
+    covariance = (rows @ axes).T.cov() - torch.eye(64, dtype=torch.float64)
+    assert covariance.abs().max() < 5.5 / math.sqrt(len(rows) / 2)
 
 
 @pytest.mark.parametrize("draw", [bernoulli, lambda logits: coins(logits.sigmoid())], ids=["logits", "p"])
@@ -198,8 +210,12 @@ def test_what_torch_refuses_to_overwrite_is_refused() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_types_are_left_to_torch(dtype: torch.dtype) -> None:
+    torch_draws(torch.full((5000,), 0.5, dtype=dtype))
+
+
+def torch_draws(like: Tensor) -> None:
+    """Asserts that torch draws numbers like this one."""
     for ours, theirs in ((normal, noise.normal), (uniform, noise.uniform), (coins, noise.coins)):
-        like = torch.full((5000,), 0.5, dtype=dtype)
         torch.manual_seed(8)
         found = ours(like)
         torch.manual_seed(8)
@@ -283,9 +299,4 @@ def test_a_kernel_whose_draws_come_out_wrong_is_not_used(
 
 def test_without_a_compiler_torch_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draws, "kernels", lambda: None)
-    for ours, theirs in ((normal, noise.normal), (uniform, noise.uniform), (coins, noise.coins)):
-        like = torch.full((5000,), 0.5)
-        torch.manual_seed(8)
-        found = ours(like)
-        torch.manual_seed(8)
-        assert torch.equal(found, theirs(like))
+    torch_draws(torch.full((5000,), 0.5))
