@@ -15,31 +15,66 @@ constexpr int64_t ROWS = 256;                  // of the product at once, a bloc
 constexpr int64_t VECTORS = COLUMNS / FLOATS;
 constexpr int64_t WORD = 32;                   // bits of a row at once
 constexpr int64_t GROUP = 4, SUMS = 1 << GROUP, GROUPS = WORD / GROUP;
+constexpr int UNROLLED = BYTES / 8;            // groups at once: with 16 registers, eight leave none for their places
 
 struct Matrix {
   const float* first;
   int64_t by_row, by_column;  // steps in memory
 };
 
-// alpha times the sums of all subsets of 4 rows, for 8 groups of rows: sums (8, 16, 32).
+// alpha times the sums of all subsets of 4 rows, a vector of each: row s of 16 adds the rows that are bits of s.
 // Rows count 0 times where a subset leaves them out: one that is not finite leaves no number, as in a plain product.
+// A sum is stored once it is made, so that a processor with 16 registers keeps the rest in them.
+inline void store_sums(const Floats (&row)[GROUP], float* sums) {
+  Floats sum[SUMS / 2];
+  sum[0] = 0.f * row[0] + 0.f * row[1] + 0.f * row[2] + 0.f * row[3];
+  store(sums, sum[0]);
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < GROUP - 1; ++i)
+#pragma GCC unroll 8
+    for (int64_t s = 0; s < 1 << i; ++s) {
+      sum[(1 << i) + s] = sum[s] + row[i];
+      store(sums + ((1 << i) + s) * COLUMNS, sum[(1 << i) + s]);
+    }
+#pragma GCC unroll 8
+  for (int64_t s = 0; s < SUMS / 2; ++s) store(sums + (SUMS / 2 + s) * COLUMNS, sum[s] + row[GROUP - 1]);
+}
+
+// Four rows of four numbers that lie in memory by columns.
+inline void transpose(const float* p, int64_t by_column, float (*rows)[COLUMNS]) {
+  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+  Four c[GROUP];
+  for (int64_t j = 0; j < GROUP; ++j) c[j] = *reinterpret_cast<const Four*>(p + j * by_column);
+  Four left = __builtin_shufflevector(c[0], c[1], 0, 4, 1, 5), right = __builtin_shufflevector(c[2], c[3], 0, 4, 1, 5);
+  *reinterpret_cast<Four*>(rows[0]) = __builtin_shufflevector(left, right, 0, 1, 4, 5);
+  *reinterpret_cast<Four*>(rows[1]) = __builtin_shufflevector(left, right, 2, 3, 6, 7);
+  left = __builtin_shufflevector(c[0], c[1], 2, 6, 3, 7), right = __builtin_shufflevector(c[2], c[3], 2, 6, 3, 7);
+  *reinterpret_cast<Four*>(rows[2]) = __builtin_shufflevector(left, right, 0, 1, 4, 5);
+  *reinterpret_cast<Four*>(rows[3]) = __builtin_shufflevector(left, right, 2, 3, 6, 7);
+}
+
+// The sums of 8 groups of rows: sums (8, 16, 32).
 void sum_subsets(Matrix m, int64_t rows, int64_t columns, float alpha, float* sums) {
-  for (int64_t g = 0; GROUP * g < std::min(rows, WORD); ++g) {
-    alignas(BYTES) float group[GROUP][COLUMNS] = {};
-    for (int64_t i = 0; i < std::min(GROUP, rows - GROUP * g); ++i) {
-      const float* row = m.first + (GROUP * g + i) * m.by_row;
-      if (m.by_column == 1 && columns == COLUMNS)
-        for (int64_t j = 0; j < COLUMNS; ++j) group[i][j] = alpha * row[j];
-      else
-        for (int64_t j = 0; j < columns; ++j) group[i][j] = alpha * row[j * m.by_column];
+  for (int64_t g = 0; GROUP * g < std::min(rows, WORD); ++g, sums += SUMS * COLUMNS) {
+    const float* first = m.first + GROUP * g * m.by_row;
+    bool whole = columns == COLUMNS && GROUP * (g + 1) <= rows;
+    alignas(BYTES) float copy[GROUP][COLUMNS];
+    Matrix group{copy[0], COLUMNS, 1};
+    if (whole && m.by_column == 1) {
+      group = {first, m.by_row, 1};
+    } else if (whole && m.by_row == 1) {
+      for (int64_t j = 0; j < COLUMNS; j += GROUP)
+        transpose(first + j * m.by_column, m.by_column, reinterpret_cast<float(*)[COLUMNS]>(copy[0] + j));
+    } else {
+      std::fill(copy[0], copy[0] + GROUP * COLUMNS, 0.f);
+      for (int64_t i = 0; i < std::min(GROUP, rows - GROUP * g); ++i)
+        for (int64_t j = 0; j < columns; ++j) copy[i][j] = first[i * m.by_row + j * m.by_column];
     }
     for (int64_t j = 0; j < COLUMNS; j += FLOATS) {
-      Floats row[GROUP], sum[SUMS];
-      for (int64_t i = 0; i < GROUP; ++i) row[i] = load(group[i] + j);
-      sum[0] = 0.f * row[0] + 0.f * row[1] + 0.f * row[2] + 0.f * row[3];
-      for (int64_t i = 0; i < GROUP; ++i)
-        for (int64_t s = 0; s < 1 << i; ++s) sum[(1 << i) + s] = sum[s] + row[i];
-      for (int64_t s = 0; s < SUMS; ++s) store(sums + (g * SUMS + s) * COLUMNS + j, sum[s]);
+      Floats row[GROUP];
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < GROUP; ++i) row[i] = alpha * load(group.first + i * group.by_row + j);
+      store_sums(row, sums + j);
     }
   }
 }
@@ -50,7 +85,7 @@ inline void add_chosen(const uint32_t* words, const float* sums, int64_t groups,
   Floats total[N][VECTORS];
   for (int64_t n = 0; n < N; ++n)
     for (int64_t q = 0; q < VECTORS; ++q) total[n][q] = load(tile + n * COLUMNS + q * FLOATS);
-#pragma GCC unroll 8
+#pragma GCC unroll UNROLLED
   for (int64_t g = 0; g < groups; ++g)
     for (int64_t n = 0; n < N; ++n) {
       const float* chosen = sums + (g * SUMS + (words[n] >> GROUP * g) % SUMS) * COLUMNS;
@@ -81,22 +116,22 @@ inline uint32_t packed(const float* x, int64_t count, uint32_t& other) {
 // Packs x (rows, inner) into words (inner / 32, rows). Returns 1 if all numbers are 0 or 1, else 0, and stops early.
 extern "C" int pack(const float* x, int64_t by_row, int64_t by_column, int64_t rows, int64_t inner, uint32_t* words) {
   uint32_t other = 0;
-  for (int64_t k = 0; k < inner && !other; k += WORD) {
+  if (by_column == 1) {  // a row after the other: its numbers lie side by side
+    int64_t whole = inner / WORD;
+    for (int64_t b = 0; b < rows && !other; ++b, x += by_row) {
+      for (int64_t k = 0; k < whole; ++k) words[k * rows + b] = packed(x + k * WORD, WORD, other);  // vectorised
+      if (whole * WORD < inner) words[whole * rows + b] = packed(x + whole * WORD, inner - whole * WORD, other);
+    }
+    return !other;
+  }
+  for (int64_t k = 0; k < inner && !other; k += WORD) {  // a bit of all rows after the other
     uint32_t* word = words + k / WORD * rows;
-    int64_t here = std::min(WORD, inner - k);
-    if (by_column == 1)  // a row after the other: its numbers lie side by side
+    std::fill(word, word + rows, 0u);
+    for (int64_t i = 0; i < std::min(WORD, inner - k); ++i) {
+      const float* bit = x + (k + i) * by_column;
       for (int64_t b = 0; b < rows; ++b) {
-        const float* row = x + b * by_row + k;
-        word[b] = here == WORD ? packed(row, WORD, other) : packed(row, here, other);  // the first is vectorised
-      }
-    else {  // a bit of all rows after the other
-      std::fill(word, word + rows, 0u);
-      for (int64_t i = 0; i < here; ++i) {
-        const float* bit = x + (k + i) * by_column;
-        for (int64_t b = 0; b < rows; ++b) {
-          word[b] |= (bit[b] == 1.f ? 1u : 0u) << i;
-          other |= ((bit[b] == 0.f) | (bit[b] == 1.f)) ? 0u : 1u;
-        }
+        word[b] |= (bit[b] == 1.f ? 1u : 0u) << i;
+        other |= ((bit[b] == 0.f) | (bit[b] == 1.f)) ? 0u : 1u;
       }
     }
   }
