@@ -124,5 +124,6 @@ def _counts(library: ctypes.CDLL) -> bool:
     cpu = torch.device("cpu")
     x = torch.arange(rows * inner, device=cpu).view(rows, inner).remainder(7).lt(3).float()
     matrix = torch.arange(inner * columns, device=cpu).view(inner, columns).remainder(11).float()
-    out = torch.empty_like(matrix[:rows])
-    return _called(library, x, matrix, out) and torch.equal(out, (x.double() @ matrix.double()).float())
+    right, out = (x.double() @ matrix.double()).float(), torch.empty_like(matrix[:rows])
+    by_rows = _called(library, x, matrix, out) and torch.equal(out, right)
+    return by_rows and _called(library, x, matrix.T.contiguous().T, out.fill_(-1)) and torch.equal(out, right)

@@ -85,9 +85,17 @@ def test_a_compiler_that_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch, tm
     assert time.monotonic() - begin < 15, "it has waited for the compiler's child"
 
 
-def test_a_library_that_counts_wrongly_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A mutant: the fourth row of a group is left out."""
-    old, new = "i < GROUP; ++i)\n        for (int64_t s", "i < GROUP - 1; ++i)\n        for (int64_t s"
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("sum[s] + row[GROUP - 1]", "sum[s]"),  # the fourth row of a group is left out
+        ("reinterpret_cast<Four*>(rows[3])", "reinterpret_cast<Four*>(rows[2])"),  # a row of a transposed matrix
+        ("k < whole; ++k", "k < whole - 1; ++k"),  # a word of bits
+    ],
+)
+def test_a_library_that_counts_wrongly_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str, new: str
+) -> None:
     replace(old, new, tmp_path, monkeypatch)
     assert kernels.__wrapped__() is None
 
