@@ -147,12 +147,24 @@ def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Calla
     return thrml_graph(torch.cat(ends), [sites[colour == k] for k in (0, 1)], coupling, chains, sweeps)
 
 
-def peapods_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Callable[[], object]:
-    """Gibbs sweeps over a periodic square lattice, from random spins, with the means that the package takes of each."""
+def peapods_lattice(
+    side: int, couplings: Any, temperatures: Tensor, chains: int, sweeps: int, *, exchange: bool = False
+) -> Callable[[], object]:
+    """Gibbs sweeps over a periodic square lattice, from random spins, with the means that the package takes of each.
+
+    Args:
+        side: spins in a row.
+        couplings: "ferro", or those of each site to the one below and on the right, `(side, side, 2)`.
+        temperatures: of the replicas of each chain, `(K,)`.
+        chains: how many there are at each temperature.
+        sweeps: in a run.
+        exchange: whether replicas of neighbouring temperatures may swap after each sweep.
+    """
     from peapods import Ising
 
-    model = Ising((side, side), temperatures=np.array([1 / coupling]), n_replicas=chains)
-    return lambda: model.sample(sweeps, sweep_mode="gibbs", sequential=torch.get_num_threads() == 1)
+    model = Ising((side, side), couplings=couplings, temperatures=temperatures.double().numpy(), n_replicas=chains)
+    alone, interval = torch.get_num_threads() == 1, 1 if exchange else None
+    return lambda: model.sample(sweeps, sweep_mode="gibbs", pt_interval=interval, sequential=alone)
 
 
 def thrml_graph(

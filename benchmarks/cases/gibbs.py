@@ -14,7 +14,7 @@ from benchmarks.floors import floor
 from benchmarks.harness import Contestant, Race, race
 from ebmlab.energies import Ising
 from ebmlab.graphs import Edges
-from ebmlab.samplers import BlockGibbs, ChromaticGibbs, ChromaticMetropolis
+from ebmlab.samplers import BlockGibbs, ChromaticGibbs, ChromaticMetropolis, Tempered
 
 COUPLING = 0.3
 CHAINS = 100
@@ -129,7 +129,9 @@ def checkerboard(side: int) -> Race:
             "ebmlab": lambda: sampling(ChromaticGibbs(), energy, spins, sweeps),
             "ebmlab, compiled": lambda: sampling(ChromaticGibbs(), energy, spins, sweeps, compile=True),
             "thrml": lambda: Contestant(packages.thrml_lattice(side, COUPLING, CHAINS, sweeps)),
-            "peapods": lambda: Contestant(packages.peapods_lattice(side, COUPLING, CHAINS, sweeps)),
+            "peapods": lambda: Contestant(
+                packages.peapods_lattice(side, "ferro", torch.tensor([1 / COUPLING]), CHAINS, sweeps)
+            ),
             "NumPy": lambda: numpy_checkerboard(spins, side, sweeps),
             "torch, rolled": lambda: torch_checkerboard(spins, side, sweeps),
             "JAX": lambda: jax_checkerboard(spins, side, sweeps),
@@ -200,6 +202,24 @@ def gaussian_lattice(side: int) -> Race:
             "floor": lambda: lattice_floor(side * side * CHAINS, sweeps),
         },
         updates=side * side * CHAINS,
+    )
+
+
+@race("tempering", 20, 100)
+def tempering(side: int) -> Race:
+    """Swaps are tried between all neighbours on the ladder in turn, after each sweep."""
+    sweeps, sampler = 40 if side < 50 else 4, Tempered(ChromaticGibbs(), num_temperatures=16)
+    (energy, right, below), spins = glass(side), 2 * bits(CHAINS, side * side) - 1
+    couplings = torch.stack([below, right], 2).double().numpy()
+
+    def peapods() -> Contestant:
+        return Contestant(packages.peapods_lattice(side, couplings, 1 / sampler.betas, CHAINS, sweeps, exchange=True))
+
+    return Race(
+        f"Parallel tempering, Gaussian couplings, {side}x{side}, {CHAINS} chains at 16 temperatures, a sweep and swaps",
+        sweeps,
+        {"ebmlab": lambda: sampling(sampler, energy, spins, sweeps), "peapods": peapods},
+        updates=side * side * CHAINS * 16,
     )
 
 

@@ -40,19 +40,6 @@ inline void store_sums(const Floats (&row)[GROUP], float* sums) {
   for (int64_t s = 0; s < SUMS / 2; ++s) store(sums + (SUMS / 2 + s) * COLUMNS, sum[s] + row[GROUP - 1]);
 }
 
-// Four rows of four numbers that lie in memory by columns.
-inline void transpose(const float* p, int64_t by_column, float (*rows)[COLUMNS]) {
-  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
-  Four c[GROUP];
-  for (int64_t j = 0; j < GROUP; ++j) c[j] = *reinterpret_cast<const Four*>(p + j * by_column);
-  Four left = __builtin_shufflevector(c[0], c[1], 0, 4, 1, 5), right = __builtin_shufflevector(c[2], c[3], 0, 4, 1, 5);
-  *reinterpret_cast<Four*>(rows[0]) = __builtin_shufflevector(left, right, 0, 1, 4, 5);
-  *reinterpret_cast<Four*>(rows[1]) = __builtin_shufflevector(left, right, 2, 3, 6, 7);
-  left = __builtin_shufflevector(c[0], c[1], 2, 6, 3, 7), right = __builtin_shufflevector(c[2], c[3], 2, 6, 3, 7);
-  *reinterpret_cast<Four*>(rows[2]) = __builtin_shufflevector(left, right, 0, 1, 4, 5);
-  *reinterpret_cast<Four*>(rows[3]) = __builtin_shufflevector(left, right, 2, 3, 6, 7);
-}
-
 // The sums of 8 groups of rows: sums (8, 16, 32).
 void sum_subsets(Matrix m, int64_t rows, int64_t columns, float alpha, float* sums) {
   for (int64_t g = 0; GROUP * g < std::min(rows, WORD); ++g, sums += SUMS * COLUMNS) {
@@ -63,8 +50,7 @@ void sum_subsets(Matrix m, int64_t rows, int64_t columns, float alpha, float* su
     if (whole && m.by_column == 1) {
       group = {first, m.by_row, 1};
     } else if (whole && m.by_row == 1) {
-      for (int64_t j = 0; j < COLUMNS; j += GROUP)
-        transpose(first + j * m.by_column, m.by_column, reinterpret_cast<float(*)[COLUMNS]>(copy[0] + j));
+      transpose(first, m.by_column, COLUMNS, GROUP, copy[0], COLUMNS);
     } else {
       std::fill(copy[0], copy[0] + GROUP * COLUMNS, 0.f);
       for (int64_t i = 0; i < std::min(GROUP, rows - GROUP * g); ++i)

@@ -61,7 +61,7 @@ inline Floats root(Floats x) {
 #endif
 }
 
-typedef float Quarter __attribute__((vector_size(16), may_alias));
+typedef float Quarter __attribute__((vector_size(16), aligned(4), may_alias));
 
 inline float sum(Floats v) {
   Quarter parts[FLOATS / 4];
@@ -69,6 +69,32 @@ inline float sum(Floats v) {
   for (int64_t half = FLOATS / 8; half; half /= 2)
     for (int64_t i = 0; i < half; ++i) parts[i] += parts[i + half];
   return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
+}
+
+// Four rows of four numbers are written as four columns.
+inline void transpose(const float* p, int64_t by_row, float* to, int64_t to_by_row) {
+  Quarter row[4];
+  for (int64_t i = 0; i < 4; ++i) row[i] = *reinterpret_cast<const Quarter*>(p + i * by_row);
+  auto put = [&](int64_t j, Quarter column) { *reinterpret_cast<Quarter*>(to + j * to_by_row) = column; };
+  Quarter up = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
+  Quarter down = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+  put(0, __builtin_shufflevector(up, down, 0, 1, 4, 5));
+  put(1, __builtin_shufflevector(up, down, 2, 3, 6, 7));
+  up = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7), down = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  put(2, __builtin_shufflevector(up, down, 0, 1, 4, 5));
+  put(3, __builtin_shufflevector(up, down, 2, 3, 6, 7));
+}
+
+inline void transpose(const float* p, int64_t by_row, int64_t rows, int64_t columns, float* to, int64_t to_by_row) {
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    int64_t j = 0;
+    for (; j + 4 <= columns; j += 4) transpose(p + i * by_row + j, by_row, to + j * to_by_row + i, to_by_row);
+    for (; j < columns; ++j)
+      for (int64_t k = i; k < i + 4; ++k) to[j * to_by_row + k] = p[k * by_row + j];
+  }
+  for (; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) to[j * to_by_row + i] = p[i * by_row + j];
 }
 
 }  // namespace

@@ -179,4 +179,11 @@ class Tempered(Sampler):
         turn = state.rounds // min(2, rungs - 1) + 1  # each pair tries to swap every second round
         rates[upper] += (probability.nan_to_num(0.0).mean(0) - rates[upper]) / turn  # a swap with NaN was rejected
         state = replace(state, swap_rates=rates, labels=labels, rounds=state.rounds + 1)
-        return self.refresh(energy, state, rows[source.flatten()])
+        return self.refresh(energy, state, _chosen(rows, source.flatten()))
+
+
+def _chosen(rows: Tensor, numbers: Tensor) -> Tensor:
+    """The rows of these numbers; chains whose sites are rows of memory stay so."""
+    if rows.dim() == 2 and rows.stride(0) == 1:
+        return rows.T.gather(1, numbers.expand(rows.shape[1], -1)).T
+    return rows[numbers]

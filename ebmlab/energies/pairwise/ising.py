@@ -11,6 +11,7 @@ from ebmlab import graphs
 from ebmlab.domains import Spin
 from ebmlab.energies.energy import Around
 from ebmlab.energies.pairwise.pairwise import Matrix, Pairwise
+from ebmlab.native.local_fields import local_fields
 from ebmlab.settings import require_count
 
 
@@ -79,8 +80,21 @@ class Ising(Pairwise):
 
     def around(self, x: Tensor) -> Around:
         """E(x) `(B,)` and J x + h `(B, d)`."""
-        local = self.local_field(x)
-        return self._energy(x, local), local
+        return self._around(x)
+
+    def local_field(self, x: Tensor, sites: Tensor | None = None) -> Tensor:
+        made = self._by_kernel(x) if sites is None else None
+        return made[1] if made else super().local_field(x, sites)
+
+    def _around(self, x: Tensor, keep: bool = True) -> Around:
+        return self._by_kernel(x, keep) or super()._around(x)
+
+    def _by_kernel(self, x: Tensor, keep: bool = True) -> Around | None:
+        """As `_around`; None where no kernel in C++ computes it."""
+        if not self.sparse:
+            return None
+        lists = self.neighbours
+        return local_fields(x, lists.offsets, lists.sites, lists.weights, field=self.field, keep=keep)
 
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         """2 x_i (J x + h)_i, `(B, k)`: exact, since E is linear in each spin."""

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding_bag
 from torch.nn.utils.parametrize import register_parametrization
 
 from ebmlab.data.numbers import as_numbers
-from ebmlab.energies.energy import Energy
+from ebmlab.energies.energy import Around, Energy
 from ebmlab.energies.pairwise.neighbours import Neighbours
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges, colour
@@ -159,16 +159,21 @@ class Pairwise(Energy):
         table = x.transpose(0, 1).reshape(x.shape[1], -1).contiguous()
         weights = neighbours.weights.to(x.dtype)
         sums = embedding_bag(neighbours.sites, table, neighbours.offsets, mode="sum", per_sample_weights=weights)
-        sums = sums.view(-1, len(x), *x.shape[2:])
+        sums = sums.view(len(neighbours.offsets), len(x), *x.shape[2:])
         return sums[sites] if sites is not None and neighbours is self.neighbours else sums
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._energy(x, self.local_field(x))
+        return self._around(x, keep=False)[0]
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        value, local = self._around(x)
+        return value, -local
+
+    def _around(self, x: Tensor, keep: bool = True) -> Around:
+        """E(x) `(B,)`, and J x + h `(B, d, ...)` if it is wanted."""
         local = self.local_field(x)
-        return self._energy(x, local), -local
+        return self._energy(x, local), local
 
     def _energy(self, x: Tensor, local: Tensor) -> Tensor:
         return -0.5 * (x * (local + self.field.to(x.dtype))).flatten(1).sum(1)
