@@ -133,7 +133,7 @@ def test_lists_that_lead_nowhere_are_not_followed() -> None:
 @pytest.mark.parametrize(
     "old, new",
     [
-        ("local[v] = all(rows.fields[k]);\n      for (int64_t e = rows.offsets[k], end = rows.end(k); e < end; ++e) {\n        const float* other = spins + rows.others[e] * WIDTH", "local[v] = {};\n      for (int64_t e = rows.offsets[k], end = rows.end(k); e < end; ++e) {\n        const float* other = spins + rows.others[e] * WIDTH"),
+        ("first + PART, rows.sites", "first + PART, rows.sites - 1"),
         ("(local[v] + rows.fields[k])", "local[v]"),
         ("other = spins + rows.others[e] * WIDTH", "other = spins + rows.others[rows.offsets[k]] * WIDTH"),
         ("-0.5f * total[v]", "0.5f * total[v]"),
