@@ -61,7 +61,6 @@ def test_fields_and_energies_are_exact(chains: int, by_site: bool, threads: int)
 def test_the_kernel_is_what_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's way is out of reach. Rows may lie apart, and fields lie as the states do."""
     monkeypatch.setattr(Pairwise, "local_field", None)
-    monkeypatch.setattr(Pairwise, "_energy", None)
     energy = sparse(300, 300)
     for x in (torch.randn(10, 300), torch.randn(20, 300)[::2], torch.randn(10, 400)[:, 50:350], torch.randn(300, 10).T):
         assert close(energy, x)
