@@ -57,8 +57,9 @@ class Tempered(Sampler):
     at least two rounds of swaps in each training step, so that all neighbours swap.
 
     All replicas step together, as one batch of the kernel. Then neighbours on the ladder swap states with probability
-    min(1, exp((b_i - b_j) (E(x_i) - E(x_j)))). One round tries the pairs (1, 2), (3, 4), ..., the next (2, 3), (4, 5),
-    .... A bipartite energy is tempered jointly: F_b(v) = -log of the sum over h of exp(-b E(v, h)) replaces b E(v).
+    min(1, exp((b_i - b_j) (E(x_i) - E(x_j)))). Kernels that keep E and its gradient, or the inputs of hidden units,
+    evaluate nothing for it. One round tries the pairs (1, 2), (3, 4), ..., the next (2, 3), (4, 5), .... A bipartite
+    energy is tempered jointly: F_b(v) = -log of the sum over h of exp(-b E(v, h)) replaces b E(v).
 
     Args:
         kernel: the sampler that moves each replica.
@@ -139,8 +140,9 @@ class Tempered(Sampler):
         evaluations = info.evaluations
         if k % self.swap_every == 0 and len(self.betas) > 1:
             new = self._swap(energy, new)
-            evaluations += 1  # the energies of the swap decision
-            evaluations += info.evaluations if self.kernel.keeps_values else 0  # the kernel's `init` at the new states
+            if replicas.known is None:
+                evaluations += 1  # the energies of the swap decision
+                evaluations += info.evaluations if self.kernel.keeps_values else 0  # `init` at the new states
         x = new.replicas.x.view(chains, -1, *state.x.shape[1:])[:, 0]
         acceptance = info.acceptance.view(chains, -1)[:, 0]
         new = replace(new, x=x, step=k)
@@ -150,14 +152,24 @@ class Tempered(Sampler):
         """The energy of B * K replicas, each at its own temperature."""
         return tempered(energy, self.betas.to(rows).repeat(len(rows) // len(self.betas)))
 
-    def refresh(self, energy: Energy, state: TemperedState, rows: Tensor) -> TemperedState:
-        """The state with its replicas at `rows` `(B * K, *event)`; the kernel computes its cached values again."""
-        replicas = self.kernel.init(self.ladder(energy, rows), rows, state.horizon)
+    def refresh(
+        self, energy: Energy, state: TemperedState, rows: Tensor, known: PerChain | None = None
+    ) -> TemperedState:
+        """The state with its replicas at `rows` `(B * K, *event)`; the kernel computes its cached values again.
+
+        Args:
+            energy: the model.
+            state: whose replicas were elsewhere.
+            rows: where they are now.
+            known: what is known there at beta = 1.
+        """
+        more = {} if known is None else {"known": known}  # kernels that keep none need not take any
+        replicas = self.kernel.init(self.ladder(energy, rows), rows, state.horizon, **more)
         return replace(state, replicas=replace(replicas, step=state.replicas.step))
 
     def _swap(self, energy: Energy, state: TemperedState) -> TemperedState:
         """One round of swaps, between every second pair of neighbours on the ladder."""
-        rows, chains, rungs = state.replicas.x, len(state.x), len(self.betas)
+        rows, known, chains, rungs = state.replicas.x, state.replicas.known, len(state.x), len(self.betas)
         upper = torch.arange(state.rounds % min(2, rungs - 1), rungs - 1, 2, device=rows.device)
         lower = upper + 1
         partner = torch.arange(rungs, device=rows.device)
@@ -165,7 +177,8 @@ class Tempered(Sampler):
 
         betas = self.betas.to(rows)
         own_and_other = torch.stack([betas, betas[partner]], 1).repeat(chains, 1)
-        own, other = self.ladder(energy, rows).energies_at(rows, own_and_other).view(chains, rungs, 2).unbind(2)
+        energies = self.ladder(energy, rows).energies_at(rows, own_and_other, known)
+        own, other = energies.view(chains, rungs, 2).unbind(2)
         gain = own - other
         accepted, probability = metropolis(gain[:, upper] + gain[:, lower])
 
@@ -173,13 +186,13 @@ class Tempered(Sampler):
         source[:, upper] = torch.where(accepted, lower, upper)
         source[:, lower] = torch.where(accepted, upper, lower)
         labels = state.labels.gather(1, source)
-        source = source + rungs * torch.arange(chains, device=rows.device).unsqueeze(1)
+        source = (source + rungs * torch.arange(chains, device=rows.device).unsqueeze(1)).flatten()
 
         rates = state.swap_rates.clone()
         turn = state.rounds // min(2, rungs - 1) + 1  # each pair tries to swap every second round
         rates[upper] += (probability.nan_to_num(0.0).mean(0) - rates[upper]) / turn  # a swap with NaN was rejected
         state = replace(state, swap_rates=rates, labels=labels, rounds=state.rounds + 1)
-        return self.refresh(energy, state, _chosen(rows, source.flatten()))
+        return self.refresh(energy, state, _chosen(rows, source), known and known.rows(source))
 
 
 def _chosen(rows: Tensor, numbers: Tensor) -> Tensor:

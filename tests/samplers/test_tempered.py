@@ -145,9 +145,10 @@ MUTANTS = {
         "metropolis((gain[:, upper] + gain[:, lower]).mean(0).expand(chains, -1))",
     ),
     "the kernel's caches stay behind": (
-        "return self.refresh(energy, state, rows[source.flatten()])",
-        "return replace(state, replicas=replace(state.replicas, x=rows[source.flatten()]))",
+        "return self.refresh(energy, state, _chosen(rows, source), known and known.rows(source))",
+        "return replace(state, replicas=replace(state.replicas, x=_chosen(rows, source)))",
     ),
+    "what is known stays behind": ("known and known.rows(source)", "known"),
     "swaps take one direction": ("source[:, lower] = torch.where(accepted, upper, lower)", "pass"),
 }
 
@@ -165,7 +166,7 @@ def test_block_gibbs_with_swaps_by_the_marginal_energy_is_caught() -> None:
     class Wrong(Tempered):
         def ladder(self, energy: Energy, rows: Tensor) -> Any:
             right = super().ladder(energy, rows)
-            right.energies_at = lambda x, betas: betas * energy(x).unsqueeze(1)  # type: ignore[method-assign]
+            right.energies_at = lambda x, betas, known: betas * energy(x).unsqueeze(1)  # type: ignore[method-assign]
             return right
 
     assert smallest_p(Wrong(BlockGibbs(), LADDER), TinyRBM(), 6, n=120_000) < FAIL
@@ -222,7 +223,7 @@ def test_swap_rates_and_evaluations() -> None:
     for _ in range(20):
         state, info = sampler.step(energy, state)
         evaluations.append(info.evaluations)
-    assert evaluations == [3, 9] * 10 and state.rounds == 10 and state.step == state.replicas.step == 20
+    assert evaluations == [3, 3] * 10 and state.rounds == 10 and state.step == state.replicas.step == 20
     torch.testing.assert_close(state.swap_rates.double(), torch.tensor(expected).double(), rtol=0, atol=0.02)
     pair = Tempered(DMALA(0.8), LADDER[:2])
     state = pair.start(energy, torch.stack([law.sample(5_000) for law in laws[:2]], 1))

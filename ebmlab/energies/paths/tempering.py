@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Domain
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
+from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.native import sum_softplus
 from ebmlab.settings import require_positive
 
@@ -56,8 +58,11 @@ class Tempering(Energy):
         """As the inner energy takes them."""
         return self.energy.as_states(x)
 
-    def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
-        """Energies `(B, n)` of x at other inverse temperatures `(B, n)`, from one evaluation of the inner energy."""
+    def energies_at(self, x: Tensor, betas: Tensor, known: PerChain | None = None) -> Tensor:
+        """Energies `(B, n)` of x at other inverse temperatures `(B, n)`, from one evaluation of the inner energy.
+
+        With `known`, that of an earlier evaluation at x, there is none.
+        """
         raise NotImplementedError
 
     def _many(self, x: Tensor) -> Tensor:
@@ -82,6 +87,21 @@ class Tempering(Energy):
         return beta.repeat_interleave(len(value) // len(beta)).view(-1, *[1] * (value.dim() - 1))
 
 
+@dataclass
+class AtOne(PerChain):
+    """E(x) `(B,)` and dE/dx at beta = 1, from which those at any beta follow."""
+
+    energy: Tensor
+    grad: Tensor
+
+
+@dataclass
+class Inputs(PerChain):
+    """The inputs of the hidden units `(B, H)` at beta = 1."""
+
+    inputs: Tensor
+
+
 class TemperedEnergy(Tempering):
     """beta E(x).
 
@@ -99,14 +119,20 @@ class TemperedEnergy(Tempering):
         value, grad = self.energy.value_and_grad(x)
         return self._scale(value), self._scale(grad)
 
+    def evaluate(self, x: Tensor, known: PerChain | None = None) -> Evaluation:
+        if self.beta.dim() == 0:  # chains of one temperature have nobody to swap with
+            return super().evaluate(x)
+        at = known if isinstance(known, AtOne) else AtOne(*self.energy.value_and_grad(x))
+        return Evaluation(self._scale(at.energy), self._scale(at.grad), known=at)
+
     def flip_differences(self, x: Tensor, index: Tensor | None = None, around: Around | None = None) -> Tensor:
         return self._scale(self.energy.flip_differences(x, index))
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         return self._scale(self.energy.value_differences(x, index))
 
-    def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
-        here: Tensor = self.energy(x)
+    def energies_at(self, x: Tensor, betas: Tensor, known: PerChain | None = None) -> Tensor:
+        here: Tensor = known.energy if isinstance(known, AtOne) else self.energy(x)
         return betas * here.unsqueeze(1)
 
     @property
@@ -192,7 +218,14 @@ class TemperedBipartite(Tempering, Bipartite):
         value = self.energy.visible_energy(v)
         return self.beta_of(value) * value
 
-    def energies_at(self, x: Tensor, betas: Tensor) -> Tensor:
-        logits = self.energy.hidden_given_visible(x)
+    def hidden_logits(self, v: Tensor, known: PerChain | None = None) -> tuple[Tensor, PerChain | None]:
+        if self.beta.dim() == 0:
+            return super().hidden_logits(v)
+        at = known if isinstance(known, Inputs) else Inputs(self.energy.hidden_given_visible(v))
+        return self.beta_of(at.inputs) * at.inputs, at
+
+    def energies_at(self, x: Tensor, betas: Tensor, known: PerChain | None = None) -> Tensor:
+        logits = known.inputs if isinstance(known, Inputs) else self.energy.hidden_given_visible(x)
         without = self.energy.visible_energy(x)
-        return betas * without.unsqueeze(1) - sum_softplus(betas.unsqueeze(2) * logits.unsqueeze(1))
+        scaled = betas.unsqueeze(2) * logits.unsqueeze(1)
+        return betas * without.unsqueeze(1) - sum_softplus(scaled.flatten(0, 1)).view_as(betas)
