@@ -25,6 +25,26 @@ def rbms_gibbs(energy: RBM, x: Tensor, steps: int) -> Callable[[], object]:
     return lambda: machine.sample_state(chains, steps)
 
 
+def rbms_tempering(energy: RBM, x: Tensor, betas: Tensor, steps: int) -> Callable[[], object]:
+    """A step at each inverse temperature, from the hottest on, and swaps of all neighbours, as its `pt_sampling` does.
+
+    Its swaps weigh the marginal energy, which changes the law (findings/rbms_tempering.sh).
+    """
+    from rbms.sampling.pt import swap_configurations
+
+    machine = rbms_machine(energy)
+    held = [machine.init_chains(len(x), start_v=x) for _ in betas]
+
+    @torch.no_grad()
+    def run() -> None:
+        chains = held
+        for _ in range(steps):
+            chains = [machine.sample_state(1, c, beta=b) for c, b in zip(chains, betas.tolist(), strict=True)]
+            chains, _, _ = swap_configurations(chains, machine, betas)
+
+    return run
+
+
 def rbms_training(energy: RBM, x: Tensor, steps: int, lr: float) -> Callable[[], object]:
     """One update by persistent CD with `steps` steps, `fit_batch_pcd` and the optimizer, as its `train` does."""
     from rbms.training.pcd import fit_batch_pcd

@@ -223,6 +223,19 @@ def tempering(side: int) -> Race:
     )
 
 
+@race("tempering-rbm")
+def tempering_rbm() -> Race:
+    energy, x, steps, sampler = rbm(), bits(CHAINS), 20, Tempered(BlockGibbs(), num_temperatures=8)
+    return Race(
+        f"Parallel tempering, RBM 784-500, {CHAINS} chains at 8 temperatures, a step of block Gibbs and swaps",
+        steps,
+        {
+            "ebmlab": lambda: sampling(sampler, energy, x, steps),
+            "rbms": lambda: Contestant(packages.rbms_tempering(energy, x, sampler.betas.flip(0), steps)),
+        },
+    )
+
+
 @race("lattice", 20, 100)
 def lattice(side: int) -> Race:
     """Constructs the energy and its colours."""

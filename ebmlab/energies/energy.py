@@ -158,7 +158,7 @@ class Energy(Recorded, nn.Module):
         Args:
             x: states, `(B, *event)`.
             known: the `known` of an earlier evaluation at the same x. With it, a `Bridge` whose beta has changed need
-                not evaluate its ends again. Other energies ignore it.
+                not evaluate its ends again, nor an energy at temperatures of each chain. Other energies ignore it.
         """
         return Evaluation(*self.value_and_grad(x))
 

@@ -126,8 +126,8 @@ class Evaluation(PerChain):
         energy: E(x), `(B,)`.
         grad: dE/dx, `(B, *event)`.
         logits: pre-activations of the hidden units, `(B, H)`, from energies that yield them: `GRBM` and its `Bridge`.
-        known: what a later evaluation at the same x may reuse. Only a `Bridge` sets it, since its ends do not depend on
-            its beta.
+        known: what a later evaluation at the same x may reuse at another beta: the ends of a `Bridge`, or the energy of
+            chains at temperatures of their own. Other energies set none.
 
     Example:
         >>> from ebmlab.energies import GRBM

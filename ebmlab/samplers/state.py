@@ -27,8 +27,8 @@ class State(PerChain):
         x: `(B, *event)`.
         step: steps taken since `init`.
         proposal: q( . | x) for the next step, if the last step has made it; else None.
-        known: the values that a `Bridge` has computed at x. They do not depend on its beta, and `init` can use them at
-            another beta. None for other energies.
+        known: what a `Bridge`, or an energy at temperatures of each chain, has computed at x. It does not depend on
+            beta, and `init` can use it at another one. None for other energies.
 
     Example:
         >>> import torch
