@@ -39,7 +39,7 @@ def rbms_tempering(energy: RBM, x: Tensor, betas: Tensor, steps: int) -> Callabl
     def run() -> None:
         chains = held
         for _ in range(steps):
-            chains = [machine.sample_state(1, c, beta=b) for c, b in zip(chains, betas.tolist(), strict=True)]
+            chains = [machine.sample_state(c, 1, beta=b) for c, b in zip(chains, betas.tolist(), strict=True)]
             chains, _, _ = swap_configurations(chains, machine, betas)
 
     return run

@@ -24,7 +24,7 @@ from ebmlab.numerics.products import processor
 FOLDER = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 SUPPORTED = sys.platform == "linux" and torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
-"""Where the kernels are used. They are ahead on a Zen 4, in code for AVX-512 and in code for AVX2."""
+"""Where the kernels are used. They are ahead on a Zen 4 with AVX-512, and on a Zen 3 with AVX2."""
 SECONDS = 60  # for the compiler, which takes two
 LITTLE = 2**16  # nanoseconds of work that one thread has done before a busy machine wakes another
 
