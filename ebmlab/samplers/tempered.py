@@ -177,7 +177,7 @@ class Tempered(Sampler):
 
         betas = self.betas.to(rows)
         own_and_other = torch.stack([betas, betas[partner]], 1).repeat(chains, 1)
-        energies = self.ladder(energy, rows).energies_at(rows, own_and_other, known)
+        energies = self.ladder(energy, rows).energies_at(rows, own_and_other, known=known)
         own, other = energies.view(chains, rungs, 2).unbind(2)
         gain = own - other
         accepted, probability = metropolis(gain[:, upper] + gain[:, lower])

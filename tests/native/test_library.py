@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers_native import replace
+from helpers_tier import cases
 
 from ebmlab.native import bit_products, library
 from ebmlab.native.bit_products import kernels
@@ -85,13 +86,14 @@ def test_a_compiler_that_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch, tm
     assert time.monotonic() - begin < 15, "it has waited for the compiler's child"
 
 
-@pytest.mark.parametrize(
-    "old, new",
+@cases(
+    ("old", "new"),
     [
         ("sum[s] + row[GROUP - 1]", "sum[s]"),  # the fourth row of a group is left out
         ("put(3, __builtin", "put(2, __builtin"),  # a row of a transposed matrix
         ("k < whole; ++k", "k < whole - 1; ++k"),  # a word of bits
     ],
+    fast=[0],
 )
 def test_a_library_that_counts_wrongly_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str, new: str

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers_native import replace
+from helpers_tier import cases
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -129,8 +130,8 @@ def test_lists_that_lead_nowhere_are_not_followed() -> None:
     assert local_fields(x[:, 1:], lists.offsets, lists.sites, lists.weights, field=energy.field) is None
 
 
-@pytest.mark.parametrize(
-    "old, new",
+@cases(
+    ("old", "new"),
     [
         ("first + PART, rows.sites", "first + PART, rows.sites - 1"),
         ("(local[v] + rows.fields[k])", "local[v]"),
@@ -139,6 +140,7 @@ def test_lists_that_lead_nowhere_are_not_followed() -> None:
         ("{out + b * out_by_chain,", "{out,"),
         ("total[v] += part[v]", "total[v] = part[v]"),
     ],
+    fast=[1, 4],
 )
 @needs_kernel
 def test_mutants_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str, new: str) -> None:

@@ -58,7 +58,7 @@ class Tempering(Energy):
         """As the inner energy takes them."""
         return self.energy.as_states(x)
 
-    def energies_at(self, x: Tensor, betas: Tensor, known: PerChain | None = None) -> Tensor:
+    def energies_at(self, x: Tensor, betas: Tensor, *, known: PerChain | None = None) -> Tensor:
         """Energies `(B, n)` of x at other inverse temperatures `(B, n)`, from one evaluation of the inner energy.
 
         With `known`, that of an earlier evaluation at x, there is none.
@@ -131,7 +131,7 @@ class TemperedEnergy(Tempering):
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         return self._scale(self.energy.value_differences(x, index))
 
-    def energies_at(self, x: Tensor, betas: Tensor, known: PerChain | None = None) -> Tensor:
+    def energies_at(self, x: Tensor, betas: Tensor, *, known: PerChain | None = None) -> Tensor:
         here: Tensor = known.energy if isinstance(known, AtOne) else self.energy(x)
         return betas * here.unsqueeze(1)
 
@@ -224,7 +224,7 @@ class TemperedBipartite(Tempering, Bipartite):
         at = known if isinstance(known, Inputs) else Inputs(self.energy.hidden_given_visible(v))
         return self.beta_of(at.inputs) * at.inputs, at
 
-    def energies_at(self, x: Tensor, betas: Tensor, known: PerChain | None = None) -> Tensor:
+    def energies_at(self, x: Tensor, betas: Tensor, *, known: PerChain | None = None) -> Tensor:
         logits = known.inputs if isinstance(known, Inputs) else self.energy.hidden_given_visible(x)
         without = self.energy.visible_energy(x)
         scaled = betas.unsqueeze(2) * logits.unsqueeze(1)
