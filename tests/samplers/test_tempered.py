@@ -16,23 +16,32 @@ from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Ordinal, Spin
-from ebmlab.energies import RBM, Bipartite, Energy, Ising
+from ebmlab.energies import GRBM, RBM, Bipartite, Energy, Ising, RealMLP
 from ebmlab.energies.paths.tempering import tempered
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import bernoulli
 from ebmlab.samplers import (
+    ACS,
+    DLMC,
     DMALA,
     DULA,
+    GWG,
+    HMC,
+    MALA,
+    NUTS,
+    AnyScale,
     BlockGibbs,
     ChromaticGibbs,
+    DiscreteHAMS,
     Gibbs,
     GibbsLangevin,
     Info,
     Langevin,
+    PathAuxiliary,
     Sampler,
     State,
+    UnderdampedLangevin,
 )
-from ebmlab.samplers.gwg import GWG
 from ebmlab.samplers.tempered import Tempered
 from ebmlab.samplers.tuners.swap_rate import SwapRate
 from ebmlab.testing import chi_square_p
@@ -205,6 +214,32 @@ def test_evaluations_are_those_of_the_energy(kernel: Sampler, swap_every: int) -
         state, info = sampler.step(energy, state)
         reported += info.evaluations
     assert energy.rows / 5 == reported
+
+
+KEEPING = [DMALA(0.4), DULA(0.1), GWG(), ACS(), AnyScale("first"), DLMC(0.2), DiscreteHAMS(0.2), PathAuxiliary(3)]
+ON_REALS = [MALA(0.05), HMC(0.05), NUTS(0.1), UnderdampedLangevin(0.05, adjusted=True)]
+
+
+@pytest.mark.parametrize("kernel", [*KEEPING, *ON_REALS, BlockGibbs()], ids=str)
+def test_what_is_known_after_swaps_is_what_an_evaluation_finds(kernel: Sampler) -> None:
+    """Chains of which some have moved, swapped and stayed; nothing is rounded differently."""
+    torch.manual_seed(0)
+    energy: Energy = Ising.lattice(4, 0.4)
+    if not isinstance(energy.domain, kernel.domains):
+        energy = GRBM(6, 4) if isinstance(kernel, BlockGibbs) else RealMLP(3, 8)
+    sampler = Tempered(kernel, num_temperatures=4)
+    state = sampler.init(energy, energy.random(5))
+    for _ in range(6):
+        state, _ = sampler.step(energy, state)
+    replicas, rows = state.replicas, state.replicas.x
+    ladder, betas = sampler.ladder(energy, rows), torch.rand(len(rows), 2)
+    fresh = kernel.init(ladder, rows)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            ladder.energies_at(rows, betas, known=replicas.known), ladder.energies_at(rows, betas)
+        )
+    for mine, theirs in zip(replicas.known.tensors(), fresh.known.tensors(), strict=True):
+        torch.testing.assert_close(mine, theirs)
 
 
 def test_swap_rates_and_evaluations() -> None:
