@@ -8,6 +8,7 @@ import functools
 import torch
 from torch import Tensor
 
+from ebmlab.native.ising_sweeps import FEW, LARGE
 from ebmlab.native.library import SUPPORTED, threads, trusted
 from ebmlab.native.plain import readable, within
 from ebmlab.native.sweeps import ring
@@ -34,6 +35,8 @@ def local_fields(
     if not SUPPORTED or torch.is_grad_enabled() or x.dim() != 2 or x.numel() < ENOUGH or 1 not in x.stride():
         return None
     if not readable(x, weights, field) or x.shape[1:] != field.shape or not field.is_contiguous():
+        return None
+    if others.shape != weights.shape or (len(field) > LARGE and len(x) < FEW):
         return None
     if not (within(others, len(field)) and within(offsets, len(others) + 1)) or (library := kernel()) is None:
         return None

@@ -300,3 +300,14 @@ def test_a_learnt_model_has_compiled_chains() -> None:
         field = ising.local_field(x)  # fills the cache
         compiled = torch.compile(ising.local_field, backend="eager", fullgraph=True)
         torch.testing.assert_close(compiled(x), field)
+
+
+@pytest.mark.parametrize("name", ["sites", "weights", "offsets"])
+def test_lists_of_a_file_that_do_not_fit_together_are_refused(name: str) -> None:
+    energy = Ising.lattice(20, 0.3)
+    saved = energy.state_dict()
+    part = saved[f"neighbours.{name}"]
+    saved[f"neighbours.{name}"] = part + 5 if name == "offsets" else part[:-4].clone()
+    with pytest.raises(UserError, match="do not fit together; the file is damaged"):
+        energy.load_state_dict(saved)
+    assert energy(torch.ones(2, 400)).tolist() == pytest.approx([-240, -240])

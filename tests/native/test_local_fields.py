@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ebmlab.energies import Ising
 from ebmlab.energies.pairwise.pairwise import Pairwise
 from ebmlab.graphs import Edges
-from ebmlab.native.local_fields import kernel, local_fields
+from ebmlab.native.local_fields import FEW, LARGE, kernel, local_fields
 
 pytestmark = pytest.mark.usefixtures("sampling")
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
@@ -85,7 +85,7 @@ def test_a_lattice_has_the_energies_of_its_bonds() -> None:
 
 def test_energies_of_many_sites_keep_their_digits() -> None:
     """Sums of a million terms of one sign, of which none is a whole number."""
-    energy, x = Ising.lattice(1000, 0.1, field=0.3), torch.ones(2, 10**6)
+    energy, x = Ising.lattice(1000, 0.1, field=0.3), torch.ones(FEW, 10**6)
     assert energy(x).sub(-0.5e6).abs().max() < 10
 
 
@@ -127,7 +127,17 @@ def test_lists_that_lead_nowhere_are_not_followed() -> None:
         (lists.offsets, lists.sites + step) for step in (1, -1)
     ]:
         assert local_fields(x, offsets, sites, lists.weights, field=energy.field) is None
+    assert local_fields(x, lists.offsets, lists.sites, lists.weights[1:], field=energy.field) is None
     assert local_fields(x[:, 1:], lists.offsets, lists.sites, lists.weights, field=energy.field) is None
+
+
+@needs_kernel
+def test_few_chains_of_many_sites_are_torchs() -> None:
+    """Vectors that are mostly empty would take many times the memory of the states."""
+    field, none = torch.zeros(LARGE + 1), torch.zeros(0, dtype=torch.int64)
+    offsets, x = torch.zeros(len(field), dtype=torch.int64), torch.ones(FEW, len(field))
+    assert local_fields(x, offsets, none, torch.zeros(0), field=field, keep=False)
+    assert local_fields(x[1:], offsets, none, torch.zeros(0), field=field, keep=False) is None
 
 
 @cases(

@@ -230,8 +230,15 @@ def _join_saved(energy: Pairwise, saved: dict[str, Tensor], prefix: str, *_: Any
             del saved[f"{prefix}coupling"]
             saved.update(zip(names, energy.neighbours.state_dict().values(), strict=True))
     elif all(name in saved for name in names) and len(saved[names[2]]) == len(energy.field):
-        lists = Neighbours(saved[names[0]], saved[names[1]], energy.field.new_zeros(0))
-        lists.offsets = saved[names[2]]
+        sites, weights, offsets = (saved[name] for name in names)
+        ends = torch.cat([offsets, offsets.new_tensor([len(sites)])])
+        if sites.shape != weights.shape or ends[0] != 0 or (ends.diff() < 0).any():
+            raise UserError(
+                f"{type(energy).__name__}: {len(sites)} neighbours, {len(weights)} couplings to them and the places "
+                "where the list of each site begins do not fit together; the file is damaged"
+            )
+        lists = Neighbours(sites, weights, energy.field.new_zeros(0))
+        lists.offsets = offsets
         energy._join(lists.edges())
 
 
