@@ -12,11 +12,11 @@ from torch import Tensor
 class Kernel(NamedTuple):
     """Two functions without side effects, and the settings that they take.
 
-    `start(energy, x, settings, *options)` makes the state at x. It takes `known=`, too, if states keep `known`: what
-    an energy has computed at x, and what annealing and swaps need not compute again. `step(energy, state, settings,
-    *options)` returns the next state and its `Info`. Both may call anything that is made of tensors. They neither read values off
-    tensors nor count steps: the engine does. It so runs them one by one, as compiled programs, as CUDA graphs, and
-    along a path of energies.
+    `start(energy, x, settings, *options)` makes the state at x. It takes `known=`, too, if states keep `known`: what an
+    energy has computed at x, and what annealing and swaps need not compute again. `step(energy, state, settings,
+    *options)` returns the next state and its `Info`. Both may call anything that is made of tensors. They neither read
+    values off tensors nor count steps: the engine does. It so runs them one by one, as compiled programs, as CUDA
+    graphs, and along a path of energies.
 
     Args:
         start: as above.
