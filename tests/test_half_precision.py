@@ -114,7 +114,10 @@ def walk(sampler: Sampler, energy: Energy) -> None:
     assert moved.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("sampler", [BlockGibbs(), DMALA(0.3), Langevin(0.1), HMC(0.1), NUTS(0.5)], ids=str)
+REPORTING = BlockGibbs(), DMALA(0.3), Langevin(0.1), HMC(0.1), NUTS(0.5)
+
+
+@cases("sampler", {str(sampler): sampler for sampler in REPORTING}, fast=[*map(str, REPORTING[:-1])])
 def test_reports_of_many_steps_are_added_up_in_full_precision(sampler: Sampler) -> None:
     """A sum of ones in bfloat16 ends at 256."""
     energy = GRBM(4, 3) if sampler.domains == (Real,) else RBM(4, 3)

@@ -203,6 +203,13 @@ def test_it_climbs_the_likelihood_and_stops_at_the_moments_of_the_data() -> None
     assert all(float(part.abs().max()) < 1e-12 for part in learner._direction())
 
 
+@pytest.fixture
+def one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All chains at once, as exact draws look at every state for each block."""
+    monkeypatch.setattr(boltzmann_learning, "AT_ONCE", 20_000)
+
+
+@pytest.mark.usefixtures("one_block")
 @pytest.mark.parametrize("damping", [0.05, None])
 def test_a_fit_arrives_at_the_couplings_that_made_the_data(damping: float | None, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -216,6 +223,7 @@ def test_a_fit_arrives_at_the_couplings_that_made_the_data(damping: float | None
     assert (energy.coupling - truth.coupling).abs().max() < 0.05 and (energy.field - truth.field).abs().max() < 0.05
 
 
+@pytest.mark.usefixtures("one_block")
 @pytest.mark.parametrize("damping", [0.05, None])
 def test_steps_arrive_at_the_maximum_of_the_penalised_likelihood(damping: float | None) -> None:
     """The maximum is found by autograd of the likelihood, summed over all 27 states."""

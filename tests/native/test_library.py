@@ -21,52 +21,75 @@ from ebmlab.native.bit_products import kernels
 needs_kernels = pytest.mark.skipif(kernels() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 
 
-def ended(folder: Path, **environment: str) -> str:
-    """What a process says that asks for the kernels: whether there are any, or the compiler's absence."""
-    code = "from ebmlab.native.bit_products import kernels; print(kernels() is not None)"
-    environ = os.environ | {"EBMLAB_CACHE": str(folder)} | environment
-    return subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True).stdout
+SOURCE = Path(bit_products.__file__).with_suffix(".cpp")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where libraries are kept."""
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def is_used(**environment: str) -> bool:
+    """Whether there is a library that has been loaded."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in environment.items():
+            patched.setenv(name, value)
+        return library.compiled(SOURCE) is not None
 
 
 @needs_kernels
-def test_a_library_is_compiled_once_and_read_by_its_owner_alone(tmp_path: Path) -> None:
-    assert ended(tmp_path) == "True\n"
-    (kept,) = tmp_path.rglob("*.so")
+def test_a_library_is_compiled_once_and_read_by_its_owner_alone(folder: Path) -> None:
+    assert is_used()
+    (kept,) = folder.rglob("*.so")
     written = kept.stat().st_mtime_ns
     assert [*kept.parent.iterdir()] == [kept]
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
-    assert ended(tmp_path) == "True\n"
+    assert is_used()
     assert kept.stat().st_mtime_ns == written
     kept.chmod(0o666)
-    assert ended(tmp_path) == "False\n"
+    assert not is_used()
     kept.chmod(0o600)
     kept.parent.chmod(0o777)
-    assert ended(tmp_path) == "False\n"
+    assert not is_used()
 
 
 @needs_kernels
-def test_a_damaged_library_is_not_used(tmp_path: Path) -> None:
-    ended(tmp_path)
-    (kept,) = tmp_path.rglob("*.so")
-    kept.write_bytes(b"no library")
-    assert ended(tmp_path) == "False\n"
+def test_a_damaged_library_is_not_used(folder: Path) -> None:
+    assert is_used()
+    (kept,) = folder.rglob("*.so")
+    damaged = folder / "other" / kept.relative_to(folder)  # the loader remembers what it has loaded from a path
+    damaged.parent.mkdir(mode=0o700, parents=True)
+    damaged.write_bytes(b"no library")
+    damaged.chmod(0o600)
+    assert not is_used(EBMLAB_CACHE=str(folder / "other"))
+    assert damaged.read_bytes() == b"no library"
 
 
-def test_no_compiler_is_no_fault(tmp_path: Path) -> None:
+def test_no_compiler_is_no_fault(folder: Path) -> None:
     unlinked = "c++ -lno-such-library"  # as clang++ is where libomp is missing
     for compiler in ("", "no-such-compiler", shutil.which("false") or "", unlinked):
-        assert ended(tmp_path, CXX=compiler) == "False\n"
-    assert not [*tmp_path.rglob("*.so")]
+        assert not is_used(CXX=compiler)
+    assert not [*folder.rglob("*.so")]
+
+
+def test_a_process_without_a_compiler_has_no_kernels(folder: Path) -> None:
+    code = "from ebmlab.native.bit_products import kernels; print(kernels() is not None)"
+    environ = os.environ | {"EBMLAB_CACHE": str(folder), "CXX": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
 
 
 @needs_kernels
-def test_a_compiler_may_have_arguments(tmp_path: Path) -> None:
-    assert ended(tmp_path, CXX=f"env LC_ALL=C '{shutil.which('c++')}' -g0") == "True\n"
-    assert ended(tmp_path, CXX="'c++") == "False\n"
+@pytest.mark.usefixtures("folder")
+def test_a_compiler_may_have_arguments() -> None:
+    assert is_used(CXX=f"env LC_ALL=C '{shutil.which('c++')}' -g0")
+    assert not is_used(CXX="'c++")
 
 
 @needs_kernels
-@pytest.mark.parametrize("source", sorted(path.name for path in library.FOLDER.glob("*.cpp")))
+@cases("source", {path.name: path.name for path in sorted(library.FOLDER.glob("*.cpp"))}, fast=["word_sweeps.cpp"])
 def test_vectors_keep_their_alignment(source: str) -> None:
     """A template such as `std::vector` forgets that of a vector: clang then reads where no vector may begin."""
     flags = ["-std=c++17", "-march=native", "-fopenmp", "-fsyntax-only", "-Werror=ignored-attributes"]
@@ -82,7 +105,7 @@ def test_a_compiler_that_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setattr(library, "SECONDS", 0.1)
     begin = time.monotonic()
-    assert library.compiled(Path(bit_products.__file__).with_suffix(".cpp")) is None
+    assert library.compiled(SOURCE) is None
     assert time.monotonic() - begin < 15, "it has waited for the compiler's child"
 
 

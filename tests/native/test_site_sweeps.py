@@ -14,6 +14,7 @@ from helpers_family import drawn_potts
 from helpers_native import replace, unchecked
 from helpers_spins import chi_square_p
 from helpers_sweeps import number, transitions
+from helpers_tier import cases
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
@@ -249,7 +250,7 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@cases("name", {name: name for name in MUTANTS}, fast=["without a factor", "one number for all sites"])
 def test_a_wrong_law_is_seen(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     right = kernel()
     replace(*MUTANTS[name], tmp_path, monkeypatch)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers_native import replace, unchecked
 from helpers_spins import MODELS, chi_square_p, exact, ising, metropolis_up
+from helpers_tier import cases
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -228,7 +229,9 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@cases(
+    "name", {name: name for name in MUTANTS}, fast=["a carry is lost", "one digit less", "one stream for all chunks"]
+)
 def test_a_wrong_law_is_seen(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     right = kernel()
     replace(*MUTANTS[name], tmp_path, monkeypatch)

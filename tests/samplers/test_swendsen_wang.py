@@ -269,7 +269,7 @@ CPP_MUTANTS = {
 
 
 @pytest.mark.skipif(cluster_steps.kernel() is None, reason="needs a compiler")
-@pytest.mark.parametrize("name", CPP_MUTANTS)
+@cases("name", {name: name for name in CPP_MUTANTS}, fast=["bonds half as likely", "the field of other values"])
 def test_mutants_of_the_kernel_are_caught(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     right = cluster_steps.kernel()
     replace(*CPP_MUTANTS[name], tmp_path, monkeypatch)
