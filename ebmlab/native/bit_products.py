@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.native.library import SUPPORTED, trusted
 from ebmlab.native.plain import exporting, readable
 from ebmlab.numerics.affine import affine as plain_affine
+from ebmlab.numerics.operators import operator
 
 ENOUGH = 3 * 2**20  # multiplications of a product from which a call of C++ pays
 ROWS, INNER, COLUMNS = 48, 16, 32  # at least: rows share sums, sums replace products, and columns are added 32 at once
@@ -52,8 +53,11 @@ def _affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
     return out if _multiplies(x, matrix, out, start=bias) else plain_affine(bias, x, matrix)
 
 
-_affine_in_programs = torch.library.custom_op("ebmlab::affine", _affine, mutates_args=())  # what the compiler calls
-_affine_in_programs.register_fake(lambda bias, x, matrix: x.new_empty(x.shape[0], matrix.shape[1]))
+_affine_in_programs = operator(
+    "affine(Tensor bias, Tensor x, Tensor matrix)",
+    _affine,
+    lambda bias, x, matrix: x.new_empty(x.shape[0], matrix.shape[1]),
+)
 
 
 def _pays(x: Tensor, matrix: Tensor) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.native.library import SUPPORTED, threads, trusted
 from ebmlab.native.plain import exporting, readable
 from ebmlab.numerics import noise
+from ebmlab.numerics.operators import operator
 
 ENOUGH = 2**11  # numbers from which a call of C++ pays
 
@@ -23,10 +24,7 @@ def normal(like: Tensor) -> Tensor:
         >>> normal(torch.zeros(2, 3)).shape
         torch.Size([2, 3])
     """
-    if torch.compiler.is_compiling() and _pays(like):
-        drawn: Tensor = _normal_in_programs(like)
-        return drawn
-    return _normal(like)
+    return _drawn("normals", like)
 
 
 def normal_(out: Tensor, *, std: float = 1.0) -> Tensor:
@@ -37,7 +35,7 @@ def normal_(out: Tensor, *, std: float = 1.0) -> Tensor:
         >>> normal_(torch.ones(3), std=0.0).tolist()
         [0.0, 0.0, 0.0]
     """
-    if not (_pays(out) and readable(out) and _may_be_overwritten(out) and _fills(out, "normals", std)):
+    if not (_pays(out) and readable(out) and _may_be_overwritten(out) and _fills(out, "normals", std=std)):
         return out.normal_(std=std)
     if not out.is_inference():
         torch.autograd.graph.increment_version(out)  # autograd asks for it before it uses what it has saved
@@ -52,8 +50,7 @@ def uniform(like: Tensor) -> Tensor:
         >>> bool((uniform(torch.zeros(2, 3)) < 1).all())
         True
     """
-    drawn = _drawn(like, "uniforms")
-    return noise.uniform(like) if drawn is None else drawn
+    return _drawn("uniforms", like)
 
 
 def coins(p: Tensor) -> Tensor:
@@ -64,8 +61,7 @@ def coins(p: Tensor) -> Tensor:
         >>> coins(torch.tensor([0.0, 1.0])).tolist()
         [0.0, 1.0]
     """
-    drawn = _decided("bits", p)
-    return noise.coins(p) if drawn is None else drawn
+    return _drawn("bits", p)
 
 
 def bernoulli(logits: Tensor) -> Tensor:
@@ -76,17 +72,35 @@ def bernoulli(logits: Tensor) -> Tensor:
         >>> bernoulli(torch.tensor([-200.0, 200.0])).tolist()
         [0.0, 1.0]
     """
-    drawn = _decided("bits_of_logits", logits)
-    return noise.bernoulli(logits) if drawn is None else drawn
+    return _drawn("bits_of_logits", logits)
 
 
-def _normal(like: Tensor) -> Tensor:
-    drawn = _drawn(like, "normals", 1.0)
-    return noise.normal(like) if drawn is None else drawn
+BY_TORCH = {"normals": noise.normal, "uniforms": noise.uniform, "bits": noise.coins, "bits_of_logits": noise.bernoulli}
 
 
-_normal_in_programs = torch.library.custom_op("ebmlab::normal", _normal, mutates_args=())  # what the compiler calls
-_normal_in_programs.register_fake(torch.empty_like)
+def _drawn(name: str, numbers: Tensor) -> Tensor:
+    """What a kernel makes of these numbers, or of none but their shape; torch in its place."""
+    numbers = numbers.detach()
+    if torch.compiler.is_compiling() and _pays(numbers):
+        return _in_programs(name, numbers, torch.randint(2**62, (), device="cpu"))
+    return _drawn_now(name, numbers)
+
+
+def _drawn_now(name: str, numbers: Tensor, seed: Tensor | None = None) -> Tensor:
+    if not (_pays(numbers) and readable(numbers)):
+        return BY_TORCH[name](numbers)
+    out = torch.empty_like(numbers)  # whose numbers lie side by side
+    if name.startswith("bits"):
+        given = numbers if numbers.stride() == out.stride() else torch.empty_like(numbers).copy_(numbers)
+    else:
+        given = None
+    return out if _fills(out, name, given=given, seed=seed) else BY_TORCH[name](numbers)
+
+
+# What the compiler calls. It merges calls that are alike, but for those with seeds of their own.
+_in_programs = operator(
+    "drawn(str name, Tensor numbers, Tensor seed)", _drawn_now, lambda name, numbers, seed: torch.empty_like(numbers)
+)
 
 
 def _pays(like: Tensor) -> bool:
@@ -112,31 +126,16 @@ def _may_be_overwritten(out: Tensor) -> bool:
     return _is_whole(out) and not (out.requires_grad and torch.is_grad_enabled())
 
 
-def _drawn(like: Tensor, name: str, *settings: float) -> Tensor | None:
-    """A tensor like this one, filled by a kernel; None where it is left to torch."""
-    if not (_pays(like) and readable(like)):
-        return None
-    out = torch.empty_like(like)
-    return out if _fills(out, name, *settings) else None
-
-
-def _decided(name: str, numbers: Tensor) -> Tensor | None:
-    """Bits that are drawn by numbers, one each; None where they are left to torch."""
-    if not (_pays(numbers) and readable(numbers)):
-        return None
-    numbers = numbers.detach() if _is_whole(numbers) else numbers.detach().contiguous()
-    out = torch.empty_like(numbers)
-    return out if _fills(out, name, given=numbers) else None
-
-
-def _fills(out: Tensor, name: str, *settings: float, given: Tensor | None = None) -> bool:
+def _fills(
+    out: Tensor, name: str, *, std: float = 1.0, given: Tensor | None = None, seed: Tensor | None = None
+) -> bool:
     """Whether there is a kernel, which then has filled `out`."""
     library = kernels()
     if library is None:
         return False
-    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
-    numbers = [] if given is None else [given.data_ptr()]
-    getattr(library, name)(*numbers, out.data_ptr(), out.numel(), *settings, seed, threads(out.numel()))
+    seed = torch.empty((), dtype=torch.int64, device="cpu").random_() if seed is None else seed
+    numbers, settings = [] if given is None else [given.data_ptr()], [std] if name == "normals" else []
+    getattr(library, name)(*numbers, out.data_ptr(), out.numel(), *settings, int(seed), threads(out.numel()))
     return True
 
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ebmlab.numerics.operators import operator
 from ebmlab.numerics.splitmix import in_vectors, splitmix
 
 _LARGE = 2**14  # entries from which numpy's generator is faster, its seeding included
@@ -44,8 +45,9 @@ def raw_words(seed: Tensor) -> np.random.SFC64:
     return np.random.SFC64(_Seed(seed.numpy().view(np.uint64)))  # type: ignore[arg-type]  # numpy's stubs know SeedSequence alone
 
 
-_words_in_programs = torch.library.custom_op("ebmlab::words", _words, mutates_args=())  # what the compiler calls
-_words_in_programs.register_fake(lambda like, seed: like.new_empty(like.shape, dtype=torch.int32))
+_words_in_programs = operator(
+    "words(Tensor like, Tensor seed)", _words, lambda like, seed: like.new_empty(like.shape, dtype=torch.int32)
+)
 
 
 class _Seed(np.random.bit_generator.ISeedSequence):

@@ -229,14 +229,46 @@ def test_a_mode_sees_what_torch_draws() -> None:
     assert drawn.std(1).sub(1).abs().max() < 0.1 and not torch.equal(drawn[0], drawn[1])
 
 
-def test_a_program_draws_them_anew_each_time() -> None:
+@pytest.mark.parametrize("draw", [normal, uniform, coins, bernoulli])
+def test_a_program_draws_them_anew_each_time(draw: Draw) -> None:
     torch.compiler.reset()
-    program = torch.compile(lambda like: normal(like) + 0, backend="eager", fullgraph=True)
+    program = torch.compile(lambda like: draw(like) + 0, backend="eager", fullgraph=True)
+    like = torch.full((COUNT,), 0.25)
     torch.manual_seed(9)
-    first, second = program(torch.empty(COUNT)), program(torch.empty(COUNT))
+    first, second = program(like), program(like)
     torch.manual_seed(9)
-    assert torch.equal(program(torch.empty(COUNT)), first) and not torch.equal(first, second)
-    assert least_p(levels_of_normals(first)) > PASS
+    assert torch.equal(program(like), first) and not torch.equal(first, second)
+    if draw is normal or draw is uniform:
+        assert least_p(levels_of_normals(first) if draw is normal else first.double() + 2.0**-25) > PASS
+    else:
+        p = 0.25 if draw is coins else float(torch.tensor(0.25).sigmoid())
+        assert abs(float(first.mean()) - p) < 5 * math.sqrt(p * (1 - p) / COUNT) and first.unique().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("of_own", [False, True])
+@pytest.mark.parametrize("draw", [normal, uniform, coins, bernoulli, noise.coins])
+def test_draws_of_a_program_with_gradients_are_independent(draw: Draw, of_own: bool) -> None:
+    """The compiler merges operations that are alike, where it looks for the numbers that a gradient needs."""
+    torch.compiler.reset()
+
+    def loss(like: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = draw(like), draw(like)
+        return (first * weights).sum() + (second * weights.square()).sum(), (first - second).abs().sum()
+
+    program = torch.compile(loss, backend="aot_eager_decomp_partition", fullgraph=True)
+    like, weights = torch.full((2**14,), 0.5, requires_grad=of_own), torch.ones(2**14, requires_grad=True)
+    value, difference = program(like, weights)
+    value.backward()
+    assert difference > 100 and weights.grad.unique().numel() > 1
+
+
+def test_a_program_draws_bits_in_any_layout() -> None:
+    certain = torch.arange(100 * 100).view(100, 100).remainder(3).eq(0).float()
+    for part in (certain.T, certain[:, 20:80], certain.view(10, 10, 10, 10).permute(0, 3, 1, 2)):
+        torch.compiler.reset()
+        program = torch.compile(lambda p: (coins(p), bernoulli(1000 * p - 500)), backend="aot_eager", fullgraph=True)
+        for bits in program(part):
+            assert torch.equal(bits, part)
 
 
 def test_logarithms_and_roots_are_right_to_a_millionth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
