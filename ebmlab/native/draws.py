@@ -151,7 +151,7 @@ def kernels() -> ctypes.CDLL | None:
 
 def _is_right(library: ctypes.CDLL) -> bool:
     certain = torch.arange(5000, device="cpu").remainder(3).eq(1).float()
-    logits, (bits, signs, uniforms, normals) = 200 * certain - 100, torch.empty(4, len(certain), device="cpu")
+    logits, (bits, signs, uniforms, normals) = 200 * certain - 100, certain.new_empty(4, len(certain))
     library.bits(certain.data_ptr(), bits.data_ptr(), len(bits), 1, 1)
     library.bits_of_logits(logits.data_ptr(), signs.data_ptr(), len(bits), 1, 1)
     library.uniforms(uniforms.data_ptr(), len(bits), 1, 1)

@@ -58,7 +58,7 @@ def kernel() -> ctypes.CDLL | None:
 
 
 def _is_right(library: ctypes.CDLL) -> bool:
-    x = torch.linspace(-100, 100, 203 * 5, device="cpu").view(203, 5).T.contiguous()
+    x = torch.linspace(-100, 100, 203 * 5, dtype=torch.float32, device="cpu").view(203, 5).T.contiguous()
     sums, means = x.new_empty(5), torch.empty_like(x)
     library.softplus_sums(x.data_ptr(), 203, 5, 203, sums.data_ptr(), means.data_ptr(), 1)
     wide = x.double()
