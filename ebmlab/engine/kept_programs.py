@@ -3,7 +3,8 @@
 torch's own caches keep what the C++ compiler made. A process that traces eight steps to find it there still takes
 seconds. What is kept here is the whole program with torch's checks of its arguments (`aot_compile`). torch leaves out
 the checks for which it compares addresses: which function, which class. So these are part of a file's name, and the
-text of every module that was traced must be what it was.
+text of every module that was traced must be what it was. A file begins with a line of their digests: torch would report
+an error for each check that the program of a changed text cannot make.
 
 To load a program is to run code. Files are therefore read from a folder only that nobody but the user can write.
 """
@@ -15,6 +16,7 @@ import hashlib
 import importlib
 import inspect
 import io
+import json
 import os
 import pickle
 import platform
@@ -100,14 +102,16 @@ class Program:
         compiler: Any = torch.compile(self.function, fullgraph=True, dynamic=False, options=options)
         try:
             program = compiler.aot_compile((args, {}))
-            for source in program.source_info().inlined_sources:
-                _text(source.module)
+            texts = {source.module: _digest(source.module) for source in program.source_info().inlined_sources}
         except Exception:  # an energy that cannot be compiled at all says so when the plain program is called
             return self._plain
         with suppress(OSError, UserError):  # a full disk, one that cannot be written, or no home
             folder = private_folder("programs")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            program.save_compiled_function(str(folder / name))
+            new = folder / f"{name}-{os.getpid()}"  # then renamed, so that no other process loads half of it
+            program.save_compiled_function(str(new))
+            new.write_bytes(json.dumps(texts).encode() + b"\n" + new.read_bytes())
+            new.replace(folder / name)
             for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
                 path.unlink(missing_ok=True)
         program.disable_guard_check()  # `for_one_run` asks for it
@@ -120,13 +124,14 @@ def _loaded(name: str, function: Callable[..., Any]) -> Any:
         with (private_folder("programs") / name).open("rb") as file:
             if not all(map(is_private, (private_folder("programs").lstat(), os.fstat(file.fileno())))):
                 return None
-            content = io.BytesIO(file.read())
+            texts, content = json.loads(file.readline()), io.BytesIO(file.read())
+        if any(_digest(module) != text for module, text in texts.items()):
+            return None
         program: Any = torch.compiler.load_compiled_function(content, f_globals=function.__globals__)
-        same = all(_text(source.module) == source.content for source in program.source_info().inlined_sources)
     except Exception:  # a damaged file, or one of another release of torch
         return None
     program.disable_guard_check()
-    return program if same else None
+    return program
 
 
 def name_of(function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> str | None:
