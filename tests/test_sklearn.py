@@ -212,6 +212,16 @@ def test_a_short_last_batch_ruins_scikit_learns_rbm_as_the_page_says() -> None:
     assert abs(means[0] - rare.mean()) < 0.05 and means[1] < 0.05
 
 
+@pytest.mark.parametrize("method", ["transform", "score_samples", "score"])
+def test_columns_in_another_order_are_refused(method: str) -> None:
+    rows = pytest.importorskip("pandas").DataFrame(reals(), columns=["a", "b", "c"])
+    model = EBM(num_hidden=2, num_epochs=1, random_state=0).fit(rows)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    getattr(model, method)(rows)
+    with pytest.raises(ValueError, match="Feature names must be in the same order as they were in fit"):
+        getattr(model, method)(rows[["c", "b", "a"]])
+
+
 @pytest.mark.slow
 def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     """Features classify digits as well as BernoulliRBM's, as the page's table says."""

@@ -130,6 +130,5 @@ def _free(learner: Draws, num_steps: int | None, denoise: bool | None, n: int) -
 
 def _conditional(learner: Draws, data: Data, condition: str, num_steps: int | None) -> Callable[[int], Tensor]:
     model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
-    form = model.preprocessing
-    (clamped,) = model.conditionals(*read_condition(condition, model.shape, form.columns, letters=form.letters))
+    (clamped,) = model.conditionals(*read_condition(condition, model.preprocessing))
     return partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)

@@ -20,7 +20,7 @@ from ebmlab.samplers import Info, Sampler
 from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
-from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_scale
+from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_names, check_scale
 from ebmlab.trained.record import Record
 from ebmlab.trained.substitutes import conditional_sampler, samplers_of
 
@@ -32,7 +32,8 @@ ENOUGH = 20  # coordinates of all chains, with fewer of which few changes may be
 class TrainedModel:
     """What a checkpoint knows, on raw data `(N, *shape)` or `(N, prod(shape))` as the user's files hold them.
 
-    NumPy arrays give NumPy arrays, tensors give tensors. Samples and completions are in the units of the raw data;
+    NumPy arrays give NumPy arrays, tensors give tensors. Of a data frame the columns must be those of the training
+    data's table, in their order. Samples and completions are in the units of the raw data;
     pixels are in [0, 1], also where files hold levels from 0 to 255.
 
     Args:
@@ -222,6 +223,7 @@ class TrainedModel:
     def _given(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
         """Raw events `(N, *shape)`, and where they are given, in a shape that broadcasts with theirs."""
         form = self.preprocessing
+        check_names(raw, form.columns)
         is_given = self._mask(mask)
         one_hot = is_given.numel() != torch.Size(form.shape).numel()  # the raw data are one-hot vectors
         return form.shaped(as_tensor(raw)[0]), is_given.unsqueeze(-1) if one_hot else is_given.view(form.shape)
@@ -258,6 +260,7 @@ class TrainedModel:
         return torch.cat([self._energy(part) for part in torch.split(x, BATCH)])
 
     def _states(self, raw: Numbers, check: bool = True, seen: Tensor | None = None) -> tuple[Tensor, Back]:
+        check_names(raw, self.preprocessing.columns)
         numbers, back = as_tensor(raw)
         numbers = self.preprocessing.shaped(numbers)
         check_finite(numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.errors import WHY, UserError, explained
+from ebmlab.reading.tables import check_columns
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]
@@ -25,6 +26,24 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
     with explained(f"{what} is no array ({WHY})", ValueError):
         array = np.asarray(raw)  # a list's numbers have 8 bytes here, and torch's default type elsewhere
     return as_numbers(array, what), lambda result: result.cpu().numpy()
+
+
+def check_names(given: Any, wanted: Sequence[str], what: str = "raw") -> None:
+    """Raises `UserError` if a data frame has other columns than the training data, or in another order.
+
+    Names that are no texts, such as the numbers 0, 1, ..., count only if they are those of the training data.
+
+    Args:
+        given: a data frame or a series. What has no names is not looked at.
+        wanted: the names in the training data; () if there are none.
+        what: its name in error messages.
+    """
+    labels = next((getattr(given, key) for key in ("column_names", "columns", "index") if hasattr(given, key)), ())
+    if callable(labels):  # of a list
+        return
+    names = [" ".join(str(label).split()) for label in labels]  # as in the head of a table
+    if set(names) == set(wanted) or all(isinstance(label, str) for label in labels):
+        check_columns(names, wanted, what)
 
 
 def check_finite(raw: Tensor) -> None:
@@ -102,6 +121,7 @@ def as_mask(mask: Any, preprocessing: Preprocessing, shape: tuple[int, ...]) -> 
         preprocessing: whose `shape` is that of a raw event.
         shape: of the coordinates of a state.
     """
+    check_names(mask, preprocessing.columns, "mask")
     values, _ = as_tensor(mask, "mask")
     if not ((values == 0) | (values == 1)).all():
         raise UserError("mask must hold True (given) and False (free) alone")
