@@ -11,11 +11,14 @@ from torch import Tensor
 from ebmlab.errors import WHY, UserError, explained, how_many
 from ebmlab.evaluation import split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
+from ebmlab.exchange.samples import names_in
 from ebmlab.reading.number_files import SUFFIXES, read_numbers
+from ebmlab.reading.tables import check_columns, read_head
 from ebmlab.sequences.alignment_file import read_rows
 from ebmlab.sequences.family import letters_of
 
 MOST, PERMUTATIONS, SEED = 2000, 500, 0
+INSTEAD = {"letters": "numbers", "numbers": "letters", "0 and 1": "-1 and 1", "-1 and 1": "0 and 1"}
 
 
 def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
@@ -29,17 +32,27 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
             `(num_steps, num_chains, d)`; or alignments.
 
     Raises:
-        UserError: a file cannot be read, or samples have different shapes.
+        UserError: a file cannot be read, or samples have different shapes, columns or values.
     """
     columns: list[list[str]] = []
+    held: dict[str, Path] = {}
+    named: tuple[list[str], Path] = [], paths[0]
     first: Tensor | None = None
     for path in paths:
-        x = _read(path)
+        x, own = _read(path, named[0])
+        check_columns(own, named[0], f"compare: {path}", str(named[1]))
+        named = named if named[0] else (own, path)
         chains = x if x.dim() == 3 and len(x) >= MIN_STEPS else None
         x = x.flatten(0, 1) if chains is not None else x
         states = x.flatten(1).double()
         if not bool((states == states.round()).all()):
             raise UserError(f"compare: {path} holds numbers that are not whole: discrete samples are compared")
+        for mine in _values(path, states):
+            if (other := INSTEAD[mine]) in held:
+                raise UserError(
+                    f"compare: {path} holds {mine}, but {held[other]} {other}: give all samples in the same values"
+                )
+            held.setdefault(mine, path)
         if first is not None and states.shape[1] != first.shape[1]:
             raise UserError(
                 f"compare: {path} has samples of {how_many(states.shape[1], 'number')}, {paths[0]} of {first.shape[1]}"
@@ -56,16 +69,34 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
     return [(name, [column[k] for column in columns]) for k, name in enumerate(names)]
 
 
-def _read(path: Path) -> Tensor:
-    """The samples of a file; of an alignment, a number for each letter."""
-    if path.suffix.lower() in SUFFIXES:
-        return read_numbers(path, None, "x")[0]
+def _values(path: Path, states: Tensor) -> list[str]:
+    """What a file's samples are made of, in words of `INSTEAD`; samples of ones alone may be bits or spins."""
+    if path.suffix.lower() not in SUFFIXES:
+        return ["letters"]
+    low, high = float(states.min()), float(states.max())
+    if low == -1 and high <= 1 and bool((states != 0).all()):
+        return ["numbers", "-1 and 1"]
+    return ["numbers", "0 and 1"] if low == 0 and high <= 1 else ["numbers"]
+
+
+def _read(path: Path, names: list[str]) -> tuple[Tensor, list[str]]:
+    """The samples of a file, of an alignment a number for each letter; and the names of their columns, if it has any.
+
+    The variables of a sample set are put into the order of these names, if they are the same.
+    """
+    if (kind := path.suffix.lower()) in SUFFIXES:
+        own: list[str] = []
+        if kind == ".json":
+            own = names_in(path)
+            own = names if set(own) == set(names) else own
+        x, _ = read_numbers(path, None, "x", own)
+        return x, read_head(path).names if kind == ".csv" else own
     with explained(f"compare: {WHY}, or samples in {', '.join(SUFFIXES)}", UserError):
         rows = read_rows(path)
     texts = [rows.columns(text) for text in rows.texts]
     if len(set(map(len, texts))) > 1:
         raise UserError(f"compare: {path} has sequences of {min(map(len, texts))} to {max(map(len, texts))} columns")
-    return torch.from_numpy(letters_of(texts).copy())
+    return torch.from_numpy(letters_of(texts).copy()), []
 
 
 def _discrepancy(x: Tensor, y: Tensor) -> tuple[float, float]:

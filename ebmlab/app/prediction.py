@@ -56,9 +56,9 @@ def save_samples(
         batch_size: number of chains that run at the same time.
         output: a .npy, .pt, .csv or .fasta file (the picture gets the same name), or a folder for the files. Default:
             `samples/` in the run folder.
-        condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...`. Coordinates are
-            numbered from 0 in the flattened sample, or are names of columns. Chains of the conditional law draw the
-            rest.
+        condition: what is known of every sample, in the units of the data: `NUMBER=VALUE,...`. Coordinates go by the
+            names of their columns, or by numbers from 0 in the flattened sample. Where names are numbers, as in an
+            alignment, each number is a name. Chains of the conditional law draw the rest.
 
     Returns:
         The files. `samples.pt` holds a float tensor `(num_samples, *event_shape)` in the units of the data (images

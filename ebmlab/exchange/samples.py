@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebmlab.errors import UserError, one_line
+from ebmlab.errors import WHY, UserError, explained, one_line
 from ebmlab.exchange.foreign import Label, labels_of
 from ebmlab.exchange.format import HEAD, needed, text_of
 from ebmlab.exchange.rbms import MAGIC
@@ -68,9 +68,28 @@ def read_samples(given: Any, names: Sequence[Label] = (), *, field: str | None =
         raise UserError(f"{path} is cut short or damaged ({type(error).__name__}: {one_line(error)})") from error
 
 
+def names_in(path: Path) -> list[str]:
+    """The labels of the variables of a sample set as JSON, in its order, as texts; [] if they are 0, 1, 2, ....
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    with explained(f"{path} is cut short or damaged ({WHY})", (OSError, KeyError, TypeError, ValueError)):
+        order = _labels(json.loads(text_of(path)))
+    return [] if _numbered(order) else [str(label) for label in order]
+
+
+def _labels(content: Any) -> list[Label]:
+    return [labels_of(name) for name in content["variable_labels"]]
+
+
+def _numbered(order: Sequence[Label]) -> bool:
+    return set(order) == set(range(len(order)))
+
+
 def _set(path: Path, names: Sequence[Label]) -> Tensor:
     content = json.loads(text_of(path))
-    order = [labels_of(name) for name in content["variable_labels"]]
+    order = _labels(content)
     data = content["sample_data"]
     if data["use_bytes"]:
         raise UserError("its numbers are bytes: write it by to_serializable(use_bytes=False)")
@@ -95,7 +114,7 @@ def _unpacked(words: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
 def _ordered(
     values: np.ndarray[Any, Any], order: list[Label], counts: np.ndarray[Any, Any], names: Sequence[Label]
 ) -> Tensor:
-    wanted = list(names) or (sorted(order) if set(order) == set(range(len(order))) else order)  # type: ignore[type-var]
+    wanted = list(names) or (sorted(order) if _numbered(order) else order)  # type: ignore[type-var]
     if wanted and all(isinstance(name, str) for name in wanted):  # a table's columns, whatever the labels were
         order = [str(name) for name in order]
     if set(wanted) != set(order):

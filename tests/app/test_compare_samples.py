@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,66 @@ def test_laws_are_told_apart(files: list[np.ndarray]) -> None:
     mmd = float(hamming_mmd(x, y, unbiased=True))
     assert float(found["MMD^2 to the first"][2]) == pytest.approx(mmd, rel=1e-2)
     assert found["largest R-hat"][0] == "-" and float(found["largest R-hat"][3]) < 1.1
+
+
+def write_csv(name: str, x: np.ndarray, header: str) -> None:
+    np.savetxt(name, x, "%d", ",", header=header, comments="")
+
+
+def write_set(name: str, x: np.ndarray, labels: list[str] | list[int]) -> None:
+    """A sample set as dimod writes it, unpacked."""
+    data = {"data": x.tolist(), "use_bytes": False}
+    content = {"type": "SampleSet", "variable_labels": labels, "variable_type": "SPIN", "num_rows": len(x)}
+    Path(name).write_text(json.dumps({**content, "sample_data": data, "sample_packed": False}))
+
+
+LETTERS = list("abcdefghij")
+
+
+def test_sample_sets_are_compared_by_their_labels(files: list[np.ndarray]) -> None:
+    x = files[0]
+    write_csv("x.csv", x, ",".join(LETTERS))
+    write_set("x.json", x, LETTERS)
+    write_set("turned.json", x[:, ::-1], LETTERS[::-1])
+    write_set("counted.json", x, list(range(10)))  # no names
+    for names in (("x.csv", "turned.json"), ("x.json", "turned.json"), ("a.npy", "counted.json"), ("x.csv", "a.npy")):
+        assert table(*names)["p"][1] == "1", names
+    write_set("other.json", x, [*LETTERS[1:], "k"])
+    for first, second in (("x.json", "other.json"), ("x.csv", "other.json")):
+        line = f"compare: {second}: column 0 of the samples is b, but a in {first}: give the same columns in the same"
+        with pytest.raises(UserError, match=line):
+            compare([first, second])
+    Path("damaged.json").write_text(Path("x.json").read_text()[:90])
+    with pytest.raises(UserError, match=r"damaged\.json is cut short or damaged"):
+        compare(["x.json", "damaged.json"])
+
+
+def test_tables_with_other_columns_or_in_another_order_are_refused(files: list[np.ndarray]) -> None:
+    x = files[0]
+    write_csv("x.csv", x, ",".join(LETTERS))
+    write_csv("turned.csv", x[:, ::-1], ",".join(LETTERS[::-1]))
+    write_csv("other.csv", x, ",".join([*LETTERS[:9], "z"]))
+    for names, line in (
+        (("x.csv", "turned.csv"), "compare: turned.csv: column 0 of the samples is j, but a in x.csv: give the same"),
+        (("a.npy", "x.csv", "other.csv"), "compare: other.csv: column 9 of the samples is z, but j in x.csv: give"),
+    ):
+        with pytest.raises(UserError, match=line):
+            compare(names)
+
+
+def test_spins_beside_bits_are_refused(files: list[np.ndarray]) -> None:
+    np.save("spins.npy", 2 * files[0] - 1)
+    np.save("ones.npy", np.ones((9, 10)))
+    Path("some.fasta").write_text(">a\nACDEFGHIKL\n>b\nACDEFGHIKM\n")
+    for names, line in (
+        (("a.npy", "spins.npy"), "compare: spins.npy holds -1 and 1, but a.npy 0 and 1: give all samples in the same"),
+        (("spins.npy", "a.npy"), "compare: a.npy holds 0 and 1, but spins.npy -1 and 1"),
+        (("ones.npy", "a.npy", "spins.npy"), "compare: spins.npy holds -1 and 1, but a.npy 0 and 1"),
+        (("some.fasta", "a.npy"), "compare: a.npy holds numbers, but some.fasta letters"),
+    ):
+        with pytest.raises(UserError, match=line):
+            compare(names)
+    assert table("ones.npy", "spins.npy") and table("ones.npy", "a.npy")
 
 
 def test_errors_are_one_line(files: list[np.ndarray]) -> None:

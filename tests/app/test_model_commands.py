@@ -15,7 +15,6 @@ from PIL import Image
 
 import ebmlab
 from ebmlab.app.cli import main
-from ebmlab.app.condition import read_condition
 from ebmlab.app.sample_files import read_samples
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Digits
@@ -225,11 +224,6 @@ def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
     samples = torch.load(RUN / "samples" / "samples.pt", weights_only=True).flatten(1)
     assert torch.allclose(samples[:, [3, 20]], torch.tensor([1, 0.25]), atol=1e-5)
     assert samples.std(0).max() > 0
-
-
-def test_conditions_keep_the_digits_of_large_numbers() -> None:
-    event, mask = read_condition("0=1700000010.5", (2,))
-    assert float(event[0, 0]) == 1_700_000_010.5 and mask.tolist() == [True, False]
 
 
 REFUSED = {
