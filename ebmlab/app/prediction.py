@@ -82,19 +82,19 @@ def save_samples(
     if denoise is None and form is not None and len(form.shape) == 1:
         denoise = False  # a mean is a sharp picture, but no row of bits
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
+    to_raw: Callable[[Tensor], Tensor] = datamodule.to_raw
     if condition is not None:
         if denoise:
             raise UserError("denoise gives means of all units, so --condition cannot fix some: set it to false")
-        draw = _conditional(learner, datamodule, condition, num_steps)
+        draw, to_raw = _conditional(learner, datamodule, condition, num_steps)
     torch.manual_seed(seed)
     learner.eval()
     batches = range(0, num_samples, batch_size)
     starts = Meter("sampling", "batch", len(batches)).along(batches)
     states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
     png = picture(shown := datamodule.show(states))
-    raw = datamodule.to_raw(states)
-    table = shown.values if isinstance(shown, Table) else raw
-    rows = rows_csv(table, form) if form and table.dim() == 2 and (form.columns or isinstance(shown, Table)) else None
+    raw = to_raw(states)
+    rows = rows_csv(raw, form) if form and raw.dim() == 2 and (form.columns or isinstance(shown, Table)) else None
     letters = fasta(raw, form.letters) if form and form.letters else None
     made = zip(files[1:], (png, rows, letters), strict=False)
     contents = {path: content for path, content in made if content is not None}
@@ -128,7 +128,12 @@ def _free(learner: Draws, num_steps: int | None, denoise: bool | None, n: int) -
     return learner.draw(learner.energy.random(n), num_steps, denoise=learner.shows_mean(denoise))
 
 
-def _conditional(learner: Draws, data: Data, condition: str, num_steps: int | None) -> Callable[[int], Tensor]:
+def _conditional(
+    learner: Draws, data: Data, condition: str, num_steps: int | None
+) -> tuple[Callable[[int], Tensor], Callable[[Tensor], Tensor]]:
+    """What draws states that fulfil a condition, and what turns them into raw data that hold its numbers exactly."""
     model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
-    (clamped,) = model.conditionals(*read_condition(condition, model.preprocessing))
-    return partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)
+    known = read_condition(condition, model.preprocessing)
+    (clamped,) = model.conditionals(*known)
+    draw = partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)
+    return draw, lambda states: model.with_given(data.to_raw(states).unsqueeze(0), *known)[0]

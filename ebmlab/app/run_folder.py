@@ -158,12 +158,13 @@ def how_to_go_on(args: Sequence[str], kept: str) -> str:
     folder = held()
     if folder is None:
         return f"{kept or 'nothing was kept'}; give the same command again"
+    name = shlex.quote(folder.name)
     if args[0] == "solve":
-        found = f"the best that was found is in {folder}; go on with the same command and --resume --name {folder.name}"
+        found = f"the best that was found is in {folder}; go on with the same command and --resume --name {name}"
         return found if (folder / SOLUTION).is_file() else "nothing was found yet; give the same command again"
     kept = kept and f"{kept}; "
     if args[0] == "sample":
-        return f"{kept}go on with the same command and --resume true --name {folder.name}"
+        return f"{kept}go on with the same command and --resume true --name {name}"
     return f"{kept}go on with python -m ebmlab {continuation(folder)}"
 
 
@@ -265,9 +266,11 @@ def contents(folder: Path) -> list[str]:
     }
     lines = [f"  {what:<10} {path}" for what, path in places.items() if path.exists()]
     if last.exists():
-        config = f"--config {folder / CONFIG} " if _names_own_code(folder / CONFIG) else ""
-        lines.append(f"  sample     python -m ebmlab predict {config}--ckpt_path {last}")
-    return lines + [f"  upload     wandb sync {run}" for run in (folder / "wandb").glob("offline-run-*")]
+        config = ["--config", str(folder / CONFIG)] if _names_own_code(folder / CONFIG) else []
+        words = ["python", "-m", "ebmlab", "predict", *config, "--ckpt_path", str(last)]
+        lines.append(f"  sample     {shlex.join(words)}")
+    runs = (folder / "wandb").glob("offline-run-*")
+    return lines + [f"  upload     {shlex.join(['wandb', 'sync', str(run)])}" for run in runs]
 
 
 def _names_own_code(config: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import warnings
 from dataclasses import fields
@@ -96,7 +97,8 @@ def sample(args: list[str], parser: Any) -> None:
             shutil.rmtree(folder)  # it failed before the first result, so that no run has begun
         raise
     except KeyboardInterrupt:
-        raise UserError(f"stopped; go on with the same command and --resume true --name {folder.name}") from None
+        name = shlex.quote(folder.name)
+        raise UserError(f"stopped; go on with the same command and --resume true --name {name}") from None
     if fabric.is_global_zero:
         pictures += write_overview(results, folder, log_curves, study.sweep)
         print("", write_tables(results, folder), f"  table      {folder / 'table.csv'}", sep="\n")

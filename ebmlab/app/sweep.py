@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import subprocess
 import sys
 import time
@@ -254,5 +255,5 @@ def _summary(study: Any, space: Space, folder: Path) -> str:
         lines.append(
             f"  best       {space.objective} {best.value:.5g} in trial {best.number}: {best.user_attrs['run']}"
         )
-        lines += [f"             --{name} {value}" for name, value in best.params.items()]
+        lines += [f"             --{name} {shlex.quote(str(value))}" for name, value in best.params.items()]
     return "\n".join([*lines, f"  table      {folder / 'trials.csv'}", f"  picture    {folder / 'study.png'}"])

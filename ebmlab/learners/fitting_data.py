@@ -7,8 +7,9 @@ import inspect
 from torch import Tensor
 
 from ebmlab.data.interface import Data
-from ebmlab.domains import Binary, Domain
+from ebmlab.domains import Binary, Domain, Real
 from ebmlab.errors import UserError
+from ebmlab.product import Product
 
 
 def check_domain(data: Data, domain: Domain, energy: str) -> None:
@@ -23,8 +24,9 @@ def check_domain(data: Data, domain: Domain, energy: str) -> None:
         mend = "choose another energy or data set"
         options = inspect.signature(type(data)).parameters
         if "domain" in options:
-            mend = f"set the data's domain to {type(domain).__name__.lower()}, or {mend}"
-        elif "binarize" in options:
+            name = "mixed" if isinstance(domain, Product) else type(domain).__name__.lower()
+            mend = f"set the data's domain to {name}, or {mend}"
+        elif "binarize" in options and isinstance(domain, Binary | Real):
             mend = f"set the data's binarize to {str(isinstance(domain, Binary)).lower()}, or {mend}"
         raise UserError(f"{data.title} gives {domains[0].__name__} data, but {energy} lives on {domain}: {mend}")
 

@@ -173,8 +173,8 @@ class ChromaticGibbs(Sampler):
         super().check(energy)
         if getattr(energy, "colours", None) is None or not hasattr(energy, "conditional"):
             raise UserError(
-                f"ChromaticGibbs needs an energy over a coloured graph (Ising or Potts), but {type(energy).__name__} "
-                "has no colours; Gibbs works on any finite domain"
+                f"{type(self).__name__} needs an energy over a coloured graph (Ising or Potts), but "
+                f"{type(energy).__name__} has no colours; Gibbs works on any finite domain"
             )
 
     def kernel_on(self, energy: Energy) -> Kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from ebmlab.energies import Energy
@@ -28,11 +29,9 @@ def trained_energy(checkpoint: str) -> Energy:
     path = shelf.checkpoint(checkpoint) or Path(checkpoint)
     if not path.is_file():
         experiment = path.parts[1] if len(path.parts) > 2 and path.parts[0] == "runs" else "NAME"
-        name = f" --name {path.parts[2]}" if len(path.parts) > 3 and path.parts[0] == "runs" else ""
-        raise UserError(
-            f"no checkpoint {path}: train the energy first: "
-            f"python -m ebmlab fit --config configs/{experiment}.yaml{name}"
-        )
+        name = ["--name", path.parts[2]] if len(path.parts) > 3 and path.parts[0] == "runs" else []
+        words = ["python", "-m", "ebmlab", "fit", "--config", f"configs/{experiment}.yaml", *name]
+        raise UserError(f"no checkpoint {path}: train the energy first: {shlex.join(words)}")
     try:
         learner = Learner.load_from_checkpoint(path)
     except UserError as error:

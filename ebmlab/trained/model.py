@@ -22,7 +22,7 @@ from ebmlab.settings import require_count
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_names, check_scale
 from ebmlab.trained.record import Record
-from ebmlab.trained.substitutes import conditional_sampler, samplers_of
+from ebmlab.trained.substitutes import another_sampler, conditional_sampler, samplers_of
 
 BATCH = 2000  # states in one evaluation
 STUCK = 0.1  # acceptance, or changes per coordinate, below which chains have stayed in the noise where they began
@@ -202,12 +202,20 @@ class TrainedModel:
             completed.append(
                 self.preprocessing.to_raw(self.draw(clamped, k, num_steps=num_steps, denoise=denoise, sampler=sampler))
             )
-        found, form = torch.stack(completed), self.preprocessing
-        if not (form.binarize or form.num_classes):  # the numbers themselves, neither clamped nor rounded
-            numbers, is_given = self._given(raw, mask)
-            numbers = numbers if numbers.is_floating_point() else form.scaled(numbers) * form.float_scale
-            found = numbers.to(found).unsqueeze(1).where(is_given.to(found.device), found)
+        found = self.with_given(torch.stack(completed), raw, mask)
         return back(found[:, 0] if num_samples is None else found)
+
+    def with_given(self, found: Tensor, raw: Numbers, mask: Any) -> Tensor:
+        """Completions `(N, num_samples, *shape)` that hold the given numbers themselves, neither clamped nor rounded.
+
+        Arguments as in `complete`.
+        """
+        form = self.preprocessing
+        if form.binarize or form.num_classes:
+            return found
+        numbers, is_given = self._given(raw, mask)
+        numbers = numbers if numbers.is_floating_point() else form.scaled(numbers) * form.float_scale
+        return numbers.to(found).unsqueeze(1).where(is_given.to(found.device), found)
 
     def conditionals(self, raw: Numbers, mask: Any) -> list[Clamped]:
         """The law of the free coordinates of each event given the others, as an energy of the free states.
@@ -243,11 +251,9 @@ class TrainedModel:
         sampler = sampler or conditional_sampler(self.learner.sampler, clamped)
         x, info = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
         if _stuck(info, clamped, num_steps):
-            warnings.warn(
-                f"the chains of {type(sampler).__name__} hardly moved: give another sampler, such as Gibbs, or more "
-                "steps",
-                stacklevel=2,
-            )
+            other = another_sampler(sampler, clamped)
+            mend = f", or complete by another sampler, such as {other}" if other else ""
+            warnings.warn(f"the chains of {type(sampler).__name__} hardly moved: take more steps{mend}", stacklevel=2)
         if denoise and isinstance(clamped, ClampedBipartite):
             x = clamped.mean_visible(clamped.units.mean(clamped.hidden_given_visible(x)))
         return clamped.merge(x)

@@ -6,7 +6,7 @@ from ebmlab.domains import Domain
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.product import Product
-from ebmlab.samplers import DMALA, MALA, Alternate, BlockGibbs, ChromaticGibbs, Gibbs, Sampler
+from ebmlab.samplers import DMALA, GWG, MALA, Alternate, BlockGibbs, ChromaticGibbs, Gibbs, Sampler
 
 
 def samplers_of(own: Sampler, domain: Domain) -> list[Sampler]:
@@ -25,11 +25,21 @@ def conditional_sampler(own: Sampler, energy: Energy) -> Sampler:
     return _first([own, BlockGibbs(), ChromaticGibbs(), Gibbs(), DMALA(0.2), MALA(0.05)], energy)
 
 
+def another_sampler(used: Sampler, energy: Energy) -> str:
+    """The name of a sampler of another kind that serves an energy and needs no settings; "" if there is none."""
+    for sampler in (BlockGibbs(), Gibbs(), GWG()):
+        if type(sampler) is not type(used) and _serves(sampler, energy):
+            return type(sampler).__name__
+    return ""
+
+
+def _serves(sampler: Sampler, energy: Energy) -> bool:
+    try:
+        sampler.check(energy)
+    except UserError:
+        return False
+    return True
+
+
 def _first(samplers: list[Sampler], energy: Energy) -> Sampler:
-    for sampler in samplers[:-1]:
-        try:
-            sampler.check(energy)
-        except UserError:
-            continue
-        return sampler
-    return samplers[-1]
+    return next((sampler for sampler in samplers[:-1] if _serves(sampler, energy)), samplers[-1])

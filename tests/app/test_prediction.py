@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import math
 from pathlib import Path
@@ -14,7 +15,9 @@ from PIL import Image
 
 from ebmlab.app.predict_without_config import stands_alone
 from ebmlab.app.prediction import save_samples
+from ebmlab.data.foreign_loaders import PlainData
 from ebmlab.data.interface import Data
+from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Digits, EgoSmall, GrayCode2D, IsingSamples
 from ebmlab.drawing import graph_panels, plane
 from ebmlab.drawing import samples as pictures
@@ -22,7 +25,7 @@ from ebmlab.energies import GRBM, MLP, RBM, RGCN, Ising
 from ebmlab.errors import UserError
 from ebmlab.graphs import adjacency
 from ebmlab.learners import ContrastiveDivergence, FromNoise, RatioMatching
-from ebmlab.samplers import Gibbs, GibbsLangevin
+from ebmlab.samplers import BlockGibbs, Gibbs, GibbsLangevin
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
 
@@ -131,3 +134,17 @@ def test_with_own_code_the_config_beside_a_checkpoint_is_not_read(tmp_path: Path
     assert not stands_alone([f"--ckpt_path={checkpoint}"])
     assert stands_alone([f"--ckpt_path={checkpoint}", "--import=own_code"])
     assert not stands_alone([f"--ckpt_path={checkpoint}", "--import=own_code", "--config=a.yaml"])
+
+
+def test_a_fixed_number_is_written_as_it_was_given(tmp_path: Path) -> None:
+    """Of a point of time, which standardising rounds, and of a number that no float32 is."""
+    learner = ContrastiveDivergence(GRBM(3, 2), BlockGibbs(), start=FromNoise(), num_steps=2)
+    form = Preprocessing((3,), mean=(1.6e9 + 1 / 3, 0.0, 5.0), std=(7.3, 1.0, 3.0), columns=("time", "a", "b"))
+    data = PlainData("times", {}, learner.energy.domain)
+    data.preprocessing = form
+    _, path = save_samples(learner, data, tmp_path, 5, condition="time=1600000001.0004656,b=0.1")
+    rows = list(csv.DictReader(path.open(newline="")))
+    assert [(float(row["time"]), float(row["b"])) for row in rows] == [(1600000001.0004656, 0.1)] * 5
+    assert len({row["a"] for row in rows}) == 5
+    numbers = torch.load(tmp_path / "samples" / "samples.pt", weights_only=True)
+    assert numbers[:, [0, 2]].tolist() == [[1600000001.0004656, 0.1]] * 5

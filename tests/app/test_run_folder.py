@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -13,7 +14,19 @@ import pytest
 import torch
 
 from ebmlab.app.checkpoints import find_checkpoint
-from ebmlab.app.run_folder import LAST, claim, continued_run, in_a_run, new_run, newest_run, release
+from ebmlab.app.run_folder import (
+    CONFIG,
+    LAST,
+    SOLUTION,
+    claim,
+    contents,
+    continued_run,
+    how_to_go_on,
+    in_a_run,
+    new_run,
+    newest_run,
+    release,
+)
 from ebmlab.errors import UserError
 from ebmlab.io.files import save
 
@@ -225,3 +238,19 @@ def test_an_empty_folder_that_was_there_before_stays() -> None:
     claim(Path("mine/out"))
     release()
     assert Path("mine/out").is_dir()
+
+
+def test_commands_that_are_shown_can_be_pasted_whatever_the_run_is_called() -> None:
+    run = Path("runs/digits/a b; c")
+    last = checkpoint(run / "checkpoints" / LAST)
+    wandb = run / "wandb" / "offline-run-1"
+    wandb.mkdir(parents=True)
+    (run / CONFIG).write_text("model:\n  class_path: my_models.Mine\n")
+    shown = {line.split()[0]: shlex.split(line)[1:] for line in contents(run) if "ebmlab" in line or "sync" in line}
+    predict = ["python", "-m", "ebmlab", "predict", "--config", str(run / CONFIG), "--ckpt_path", str(last)]
+    assert shown == {"sample": predict, "upload": ["wandb", "sync", str(wandb)]}
+    claim(run)
+    (run / SOLUTION).touch()
+    for command in ("fit", "sample", "solve"):
+        words = shlex.split(how_to_go_on([command], ""))
+        assert words[words.index("--name") + 1] == run.name

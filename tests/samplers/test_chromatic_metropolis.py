@@ -14,7 +14,7 @@ from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Spin
-from ebmlab.energies import Energy, Ising
+from ebmlab.energies import RBM, Energy, Ising
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
 from ebmlab.problems import Geometric, minimise, plus_minus_j
@@ -141,4 +141,8 @@ def test_it_says_what_it_takes() -> None:
     energy.domain = Categorical(6, 3)
     with pytest.raises(UserError, match=r"ChromaticMetropolis samples Binary or Spin"):
         ChromaticMetropolis().check(energy)
+    with pytest.raises(
+        UserError, match=r"^ChromaticMetropolis needs an energy over a coloured graph .*, but RBM has no"
+    ):
+        ChromaticMetropolis().check(RBM(4, 3))
     assert Spin in ChromaticMetropolis.domains

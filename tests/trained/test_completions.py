@@ -13,10 +13,11 @@ from scipy import stats
 from torch import nn
 
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.energies import GRBM, RBM, Ising, ScalarPotts
+from ebmlab.energies import GRBM, RBM, Ising, RealMLP, ScalarPotts
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import (
     DULA,
+    MALA,
     BlockGibbs,
     Gibbs,
     GibbsLangevin,
@@ -102,9 +103,16 @@ def test_chains_that_stay_in_noise_are_noticed() -> None:
         ContrastiveDivergence(energy, RandomWalk(num_flips=15), start=FromData()), Preprocessing((40,))
     )
     mask = torch.arange(40) < 3
-    with pytest.warns(UserWarning, match="the chains of RandomWalk hardly moved: give another sampler, such as Gibbs"):
+    line = "the chains of RandomWalk hardly moved: take more steps, or complete by another sampler, such as BlockGibbs$"
+    with pytest.warns(UserWarning, match=line):
         model.complete(torch.zeros(2, 40), mask, num_steps=200)
     model.complete(torch.zeros(2, 40), mask, num_steps=20, sampler=BlockGibbs())
+
+
+def test_no_sampler_is_advised_where_none_serves() -> None:
+    model = TrainedModel(ContrastiveDivergence(wild(RealMLP(3, 4)), MALA(1e6), start=FromData()), Preprocessing((3,)))
+    with pytest.warns(UserWarning, match="^the chains of MALA hardly moved: take more steps$"):
+        model.complete(torch.zeros(1, 3), [True, False, False], num_samples=9, num_steps=20)
 
 
 @pytest.mark.parametrize("sampler", [SwendsenWang(), Wolff()])
@@ -122,9 +130,10 @@ def test_steps_that_are_all_accepted_and_change_nothing_are_noticed() -> None:
     energy = Ising.lattice(5, 0.3)
     model = TrainedModel(ContrastiveDivergence(energy, DULA(0.1)), Preprocessing((25,)))
     mask = torch.arange(25) < 3
-    with pytest.warns(UserWarning, match="the chains of DULA hardly moved: give another sampler, such as Gibbs, or mo"):
+    line = "the chains of DULA hardly moved: take more steps, or complete by another sampler, such as Gibbs$"
+    with pytest.warns(UserWarning, match=line):
         model.complete(torch.ones(2, 25), mask, num_steps=100)
-    with pytest.warns(UserWarning, match="the chains of Gibbs hardly moved"):
+    with pytest.warns(UserWarning, match="the chains of Gibbs hardly moved: .* sampler, such as GWG$"):
         model.complete(torch.ones(2, 25), mask, num_steps=1, sampler=Gibbs())
     model.complete(torch.ones(2, 25), mask, num_steps=100, sampler=Gibbs())
     model.complete(torch.ones(2, 25), torch.arange(25) > 0, num_steps=1)  # of one spin nothing can be said
