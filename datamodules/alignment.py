@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
+from ebmlab.data.columns import check_columns
 from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules.own_data import check_fractions
@@ -18,7 +19,6 @@ from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Categorical
 from ebmlab.errors import UserError, how_many
 from ebmlab.numerics.streams import stream
-from ebmlab.reading.tables import check_columns
 from ebmlab.sequences import Family, read_family
 from ebmlab.sequences.alignment_file import Inserts, find
 from ebmlab.sequences.family import Unknown

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebmlab.data.columns import check_columns
 from ebmlab.data.preprocessing import Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.scaling import DomainName, Form, as_images, for_bits
 from ebmlab.errors import UserError, few
 from ebmlab.reading.number_files import SUFFIXES, read_numbers, require_finite
-from ebmlab.reading.tables import check_columns, read_head
+from ebmlab.reading.tables import read_head
 from ebmlab.sequences.weight_file import read_weights, with_mean_one
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ebmlab.data.columns import check_columns
 from ebmlab.errors import WHY, UserError, explained, how_many
 from ebmlab.evaluation import split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
 from ebmlab.exchange.samples import names_in
 from ebmlab.reading.number_files import SUFFIXES, read_numbers
-from ebmlab.reading.tables import check_columns, read_head
+from ebmlab.reading.tables import read_head
 from ebmlab.sequences.alignment_file import read_rows
 from ebmlab.sequences.family import letters_of
 

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from ebmlab.data.columns import numbers_are_names
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.errors import UserError, few
-from ebmlab.reading.tables import numbers_are_names
 
 
 def read_condition(condition: str, form: Preprocessing) -> tuple[Tensor, Tensor]:

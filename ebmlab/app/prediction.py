@@ -133,7 +133,7 @@ def _conditional(
 ) -> tuple[Callable[[int], Tensor], Callable[[Tensor], Tensor]]:
     """What draws states that fulfil a condition, and what turns them into raw data that hold its numbers exactly."""
     model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
-    known = read_condition(condition, model.preprocessing)
-    (clamped,) = model.conditionals(*known)
+    event, mask = read_condition(condition, model.preprocessing)
+    (clamped,) = model.conditionals(event, mask)
     draw = partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)
-    return draw, lambda states: model.with_given(data.to_raw(states).unsqueeze(0), *known)[0]
+    return draw, lambda states: model.with_given(data.to_raw(states).unsqueeze(0), event, mask=mask)[0]

@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ebmlab.data.columns import check_columns
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.errors import WHY, UserError, explained, shown
 from ebmlab.reading.number_files import SUFFIXES as NUMBERS
 from ebmlab.reading.number_files import read_numbers, require_finite
 from ebmlab.reading.pictures import DARK, files_in, losses, read_picture, too_dark
 from ebmlab.reading.pictures import SUFFIXES as PICTURES
-from ebmlab.reading.tables import check_columns, read_head
+from ebmlab.reading.tables import read_head
 from ebmlab.sequences.alignment_file import read_rows
 from ebmlab.trained.at_sites import at_sites
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -110,33 +108,6 @@ def line_of(path: Path, sample: int, labels: Labels = None) -> int:
     """The number of the line, from 1 on, of a sample, counted from 0; other arguments and errors as in `read_table`."""
     head = read_head(path, labels)
     return next(islice(records(path, head.delimiter), int(head.named) + sample, None)).line
-
-
-def check_columns(names: Sequence[str], wanted: Sequence[str], where: str, other: str = "the training data") -> None:
-    """Raises `UserError` if a table has other columns than the training data, or in another order.
-
-    Args:
-        names: of the table's columns; empty if they are not known.
-        wanted: the names in the training data; empty if they are not known.
-        where: the beginning of the message.
-        other: whose names are wanted.
-    """
-    for i, (mine, its) in enumerate(zip(names, wanted, strict=False)):
-        if mine != its:
-            raise UserError(
-                f"{where}: column {i} of the samples is {mine}, but {its} in {other}: give the same columns in the "
-                "same order"
-            )
-
-
-def numbers_are_names(columns: Sequence[str]) -> bool:
-    """Whether a number may be the name of another column than the one that it counts to, from 0 on.
-
-    Example:
-        >>> [numbers_are_names(columns) for columns in (("1", "2", "4"), ("0", "1"), ("a", "b"))]
-        [True, False, False]
-    """
-    return any(re.fullmatch(r"-?\d+", name) and int(name) != i for i, name in enumerate(columns))
 
 
 def _meaning(path: Path, cells: list[str], labels: Labels, delimiter: str | None) -> tuple[int | None, bool]:

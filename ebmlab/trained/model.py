@@ -202,10 +202,10 @@ class TrainedModel:
             completed.append(
                 self.preprocessing.to_raw(self.draw(clamped, k, num_steps=num_steps, denoise=denoise, sampler=sampler))
             )
-        found = self.with_given(torch.stack(completed), raw, mask)
+        found = self.with_given(torch.stack(completed), raw, mask=mask)
         return back(found[:, 0] if num_samples is None else found)
 
-    def with_given(self, found: Tensor, raw: Numbers, mask: Any) -> Tensor:
+    def with_given(self, found: Tensor, raw: Numbers, *, mask: Any) -> Tensor:
         """Completions `(N, num_samples, *shape)` that hold the given numbers themselves, neither clamped nor rounded.
 
         Arguments as in `complete`.

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebmlab.data.columns import check_columns
 from ebmlab.data.numbers import as_numbers
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.errors import WHY, UserError, explained
-from ebmlab.reading.tables import check_columns
 
 Numbers = Tensor | np.ndarray[Any, Any]
 Back = Callable[[Tensor], Any]
