@@ -34,8 +34,9 @@ class Arrays(OwnData):
         labels: where the labels are; None if there are none. In a .csv file it is the name or the number of a column,
             in an .npz or .pt file the name of an array. Or it is an .npy file beside the samples.
         field: the name of the samples' array in an .npz or .pt file with several.
-        weights_file: a text file with a weight a line, one for each sample of `path`: how much it counts. Samples of
-            files of their own, `val` and `test`, count alike. None counts all alike.
+        weights_file: a text file with a weight a line, one for each sample of `path`: how much it counts, in training,
+            in scores and in the mean and variance that standardise it. Samples of files of their own, `val` and `test`,
+            count alike. None counts all alike.
         shape: of one sample, such as [1, 28, 28]. By default that of the file. With domain real and binary, (H, W) and
             (H, W, 1) become (1, H, W), and (H, W, 3) becomes (3, H, W).
         standardize: give real numbers mean 0 and variance 1: in images each channel, in tables each column.
