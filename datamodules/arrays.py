@@ -16,7 +16,8 @@ from ebmlab.data.preprocessing import Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.scaling import DomainName, Form, as_images, for_bits
 from ebmlab.errors import UserError, few
-from ebmlab.reading.number_files import SUFFIXES, read_numbers, require_finite
+from ebmlab.exchange import variables
+from ebmlab.reading.number_files import FOREIGN, SUFFIXES, read_numbers, require_finite
 from ebmlab.reading.tables import check_columns, read_head
 from ebmlab.sequences.weight_file import read_weights, with_mean_one
 
@@ -115,7 +116,7 @@ class Arrays(OwnData):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """How raw data become states, and the names of the columns of a .csv file."""
+        """How raw data become states, and the names of the columns of a table or the variables of a sample set."""
         return replace(super().preprocessing, columns=tuple(self._columns))
 
     def adopt(self, saved: Preprocessing) -> None:
@@ -136,8 +137,9 @@ class Arrays(OwnData):
     def take(self, split: str, index: Tensor) -> tuple[Tensor, Tensor | None]:
         path = self.files[split]
         assert path is not None
-        x, names = self._read(path)
-        check_columns(self._names(path), self._columns, f"Arrays: {path}")
+        x, names = self._read(path, self._columns)
+        if Path(path).suffix.lower() not in FOREIGN:  # variables of those have been put in order
+            check_columns(self._names(path), self._columns, f"Arrays: {path}")
         if self._as_found:
             x = as_images(x, self.form.domain)
         if x[:1].numel() != math.prod(self.raw_shape):
@@ -168,21 +170,25 @@ class Arrays(OwnData):
             classes[place] = max(2, int(column.max()) + 1)
         return tuple(classes)
 
-    def _names(self, name: str) -> list[str]:
+    def _names(self, name: str) -> Sequence[str]:
         path = Path(name).expanduser()
-        return read_head(path, self._where[0]).names if path.suffix.lower() == ".csv" else []
+        if path.suffix.lower() in FOREIGN:
+            return variables(path)
+        return read_head(path, self._where[0]).names if path.suffix.lower() == ".csv" else ()
 
-    def _read(self, name: str) -> tuple[Tensor, np.ndarray | None]:
+    def _read(self, name: str, columns: Sequence[str] = ()) -> tuple[Tensor, np.ndarray | None]:
         path = Path(name).expanduser()
         if not path.is_file():
             raise UserError(f"Arrays: there is no file {path}")
         if path.suffix.lower() not in SUFFIXES:
             raise UserError(f"Arrays: {path} is none of {', '.join(SUFFIXES)}: a table of text must be called .csv")
-        return _numbers(path, path.stat().st_mtime_ns, *self._where)
+        return _numbers(path, path.stat().st_mtime_ns, *self._where, tuple(columns))
 
 
 @functools.lru_cache(maxsize=4)  # the command line makes a datamodule more than once
-def _numbers(path: Path, changed: int, labels: str | int | None, field: str) -> tuple[Tensor, np.ndarray | None]:
-    x, names = read_numbers(path, labels, field)
+def _numbers(
+    path: Path, changed: int, labels: str | int | None, field: str, columns: tuple[str, ...]
+) -> tuple[Tensor, np.ndarray | None]:
+    x, names = read_numbers(path, labels, field, columns)
     require_finite(x, path, labels)
     return x, names
