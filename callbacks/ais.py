@@ -19,6 +19,7 @@ from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.periodic import PeriodicEvaluation, shows_progress
 from ebmlab.callbacks.requirements import energies_at, held_out, learner_of, require_exact, require_split, split_of
 from ebmlab.data.interface import Data, Images
+from ebmlab.data.weighted import drawn_states, weighted_states
 from ebmlab.domains import Finite
 from ebmlab.drawing.annealing import Likelihood, draw_annealing, draw_likelihood
 from ebmlab.drawing.figures import panels
@@ -32,6 +33,7 @@ from ebmlab.evaluation.headline import Headline
 from ebmlab.evaluation.ladder import Schedule, check_schedule
 from ebmlab.evaluation.walk import annealing_kernel
 from ebmlab.learners import Learner
+from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.lightning.checkpoints import skip_where
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
@@ -169,17 +171,20 @@ class AIS(PeriodicEvaluation):
         testing, fitting = trainer.state.fn == TrainerFn.TESTING, trainer.state.fn == TrainerFn.FITTING
         temperatures = self.test_temperatures if testing else self.num_temperatures
         chains, steps = self.limit(trainer, self.num_chains, temperatures)
-        states = data.states(held_out(trainer))
-        mean_energy = float(energies_at(learner, states).mean())
-        found = self._log_z(trainer, learner, data, states, chains, steps)
+        states, weights = weighted_states(data, held_out(trainer))
+        mean_energy = float(weighted_mean(energies_at(learner, states), weights))
+        starts = states if weights is None else drawn_states(data, held_out(trainer), seed=self.seed)
+        found = self._log_z(trainer, learner, data, starts, chains, steps)
         metrics = metrics_of(found, mean_energy)
         metrics["ais/bits_per_dim"] = bits_per_dim(metrics["ais/log_likelihood"], data, learner.energy)
         if isinstance(learner.energy.domain, Finite) and trainer.world_size == 1:
             metrics["ais/entropy"] = entropy(found, energies_at(learner, found.samples))
         trusted = judge(metrics, found, learner.energy, quiet=bool(trainer.fast_dev_run))  # type: ignore[attr-defined]
         if fitting:
-            train = data.states(split_of(data, "train"), len(states), self.seed)
-            metrics["ais/train_log_likelihood"] = -float(energies_at(learner, train).mean()) - found.log_z
+            train, weights = weighted_states(data, split_of(data, "train"), n=len(states), seed=self.seed)
+            metrics["ais/train_log_likelihood"] = (
+                -float(weighted_mean(energies_at(learner, train), weights)) - found.log_z
+            )
         self.log_metrics(trainer, pl_module, metrics)
         if fitting and not trusted:
             self._metrics |= dict.fromkeys(self._likelihoods(trainer), math.nan)  # also for a resumed run
@@ -257,4 +262,5 @@ def base_law(learner: Learner, data: Data) -> Base:
     domain = learner.energy.domain
     if not has_data_law(domain):
         return reference(domain)
-    return data_law(domain, learner.to_event(data.states(split_of(data, "train")))).to(learner.device)
+    x, weights = weighted_states(data, split_of(data, "train"))
+    return data_law(domain, learner.to_event(x), weights=weights).to(learner.device)

@@ -64,7 +64,8 @@ class CentredGradient(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._batches.append(mean_units(self._energy(pl_module), learner_of(pl_module, self).states(batch)))
+        learner = learner_of(pl_module, self)
+        self._batches.append(mean_units(self._energy(pl_module), learner.states(batch), learner.weights(batch)))
         if self._step == trainer.global_step:
             return  # the gradient goes on accumulating
         means = [torch.stack(parts).mean(0) for parts in zip(*self._batches, strict=True)]

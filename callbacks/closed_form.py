@@ -8,10 +8,11 @@ import pytorch_lightning as pl
 import torch
 
 from ebmlab.callbacks.requirements import energy_of
+from ebmlab.data.weighted import weighted_states
 from ebmlab.energies import Ising, Potts
 from ebmlab.errors import UserError
 from ebmlab.learners.closed_form import independent_, mean_field_, tap_
-from ebmlab.learners.weighted_states import weighted_states
+from ebmlab.lightning.run_data import data_of
 from ebmlab.settings import require_choice, require_inside
 
 METHODS = {"independent": independent_, "mean_field": mean_field_, "tap": tap_}
@@ -68,5 +69,6 @@ class ClosedForm(pl.Callback):
             )
         if trainer.ckpt_path is not None:
             return
-        x, weights = weighted_states(trainer, energy.domain.event_shape)
+        x, weights = weighted_states(data_of(trainer), "train")
+        x = x.reshape(len(x), *energy.domain.event_shape)
         METHODS[self.method](energy, x.to(energy.device), weights, self.pseudo_count)

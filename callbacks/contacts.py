@@ -9,11 +9,13 @@ from torch import Tensor
 
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energy_of, known_data
+from ebmlab.data.weighted import drawn_states
 from ebmlab.drawing.contact_map import draw_contacts
 from ebmlab.energies import Potts
 from ebmlab.errors import WHY, UserError, explained
 from ebmlab.evaluation.contacts import ContactPrediction, contact_prediction, contact_scores
 from ebmlab.evaluation.headline import Headline
+from ebmlab.lightning.run_data import data_of
 from ebmlab.sequences import Family, Placement, Residue, place, read_pdb
 from ebmlab.sequences.pdb import Between
 from ebmlab.settings import require_count, require_positive
@@ -105,7 +107,7 @@ class Contacts(PeriodicEvaluation):
         energy, data = energy_of(pl_module), aligned_data(trainer, self)
         around = None
         if not isinstance(energy, Potts):
-            around = data.states("train", self.num_around, self.seed).to(energy.device)
+            around = drawn_states(data_of(trainer), "train", n=self.num_around, seed=self.seed).to(energy.device)
         scores = contact_scores(energy, data.family.alphabet.gap_value, around=around)
         residues, placement = self._structure(trainer)
         return contact_prediction(

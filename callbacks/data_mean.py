@@ -18,10 +18,10 @@ from ebmlab.numerics.streams import undisturbed
 class DataMean(pl.Callback):
     """Gives the mean of the training data to the energy and to the replay buffer, before the first step of a run.
 
-    In a new run it calls the energy's `set_base`. With zero weights, an RBM and a ResNet are then Bernoulli(data mean)
-    in place of the uniform law. From a uniform law contrastive divergence may not find the data. A GRBM is N(data mean,
-    I). An RGCN starts new chains from graphs as dense as the data's. A `ReplayBuffer` with `init: mean` fills its slots
-    from the mean.
+    Weighted data count by their weights. In a new run it calls the energy's `set_base`. With zero weights, an RBM and a
+    ResNet are then Bernoulli(data mean) in place of the uniform law. From a uniform law contrastive divergence may not
+    find the data. A GRBM is N(data mean, I). An RGCN starts new chains from graphs as dense as the data's. A
+    `ReplayBuffer` with `init: mean` fills its slots from the mean.
 
     Raises:
         UserError: neither the energy nor the buffer takes the mean.
@@ -56,13 +56,16 @@ class DataMean(pl.Callback):
 
 
 def _mean(trainer: pl.Trainer) -> Tensor:
-    """The mean over one epoch of training batches, of all ranks, `(*event)`, float64."""
+    """The mean over one epoch of training batches by their weights, of all ranks, `(*event)`, float64."""
     data = data_of(trainer)
     total, count = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     with undisturbed(loader := data.loader("train")):
         for batch in loader:
-            x = data.convert(batch)
-            total, count = total + x.double().sum(0), count + len(x)
+            x, weights = data.convert(batch).double(), data.batch_weights(batch)
+            if weights is None:
+                total, count = total + x.sum(0), count + len(x)
+            else:
+                total, count = total + torch.tensordot(weights.double(), x, 1), count + weights.double().sum()
     if trainer.world_size > 1:
         device = trainer.strategy.root_device
         total, count = (trainer.strategy.reduce(t.to(device), reduce_op="sum") for t in (total, count))

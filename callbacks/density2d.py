@@ -11,11 +11,13 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import held_out, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.interface import Data, KnownDensity
+from ebmlab.data.weighted import drawn_states, weighted_states
 from ebmlab.domains import Real
 from ebmlab.drawing.plane import Surface, draw_surfaces_and_points, highest_colour
 from ebmlab.errors import UserError
 from ebmlab.evaluation.headline import Headline
 from ebmlab.evaluation.quadrature import PlaneIntegral, cell_centres, plane_integral
+from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.lightning.run_data import data_of
 from ebmlab.settings import require_positive
 
@@ -82,12 +84,13 @@ class Density2D(SampleEvaluation):
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
         n, num_steps = self.size(trainer, learner)
-        states = data.states(split_of(data, held_out(trainer)), NUM_SCORED, self.seed)
+        split = split_of(data, held_out(trainer))
+        states, weights = weighted_states(data, split, n=NUM_SCORED, seed=self.seed)
         extent = 1.25 * (float(states.abs().max()) or 1.0) if self.extent is None else self.extent
         z = plane_integral(learner.energy, 2 * extent, resolution=2 * RESOLUTION)
         like = next(learner.energy.parameters(), torch.empty(0, device=learner.device))
         metrics = {
-            "log_likelihood": -float(learner.energy(states.to(like)).double().mean()) - z.log_z,
+            "log_likelihood": -float(weighted_mean(learner.energy(states.to(like)).double(), weights)) - z.log_z,
             "log_z": z.log_z,
             "trusted": float(z.edge < EDGE),
         }
@@ -103,7 +106,8 @@ class Density2D(SampleEvaluation):
         surfaces.append(Surface("energy above its minimum", energy_above_minimum(z), ENERGY_RANGE, "viridis_r"))
         samples = learner.draw(noise(learner, n), num_steps).cpu()
         title = f"{len(samples)} samples after {num_steps} steps"
-        figure = draw_surfaces_and_points(surfaces, extent, samples, states[:n], title, axis_names(data))
+        shown = states[:n] if weights is None else drawn_states(data, split, n=n, seed=self.seed)
+        figure = draw_surfaces_and_points(surfaces, extent, samples, shown, title, axis_names(data))
         self.log_image(trainer, "samples/density", figure, caption=made_by(learner.sampler, num_steps))
 
     def headline_of(self, trainer: pl.Trainer, metrics: dict[str, float]) -> Headline:

@@ -10,6 +10,7 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import buffer_of, energies_at, held_out, learner_of, split_of
 from ebmlab.callbacks.rich_log import log_histogram, log_table
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
+from ebmlab.data.weighted import drawn_states
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.lightning.run_data import data_of
 
@@ -60,7 +61,7 @@ class EnergyHistograms(SampleEvaluation):
             return
         n, num_steps = self.size(trainer, learner)
         splits = {"train": split_of(data, "train"), "held-out": split_of(data, held_out(trainer))}
-        states = {name: data.states(split, n, self.seed) for name, split in splits.items()}
+        states = {name: drawn_states(data, split, n=n, seed=self.seed) for name, split in splits.items()}
         buffer = buffer_of(pl_module)
         kept = None if buffer is None else buffer.cold(learner.energy.domain)
         if kept is None:

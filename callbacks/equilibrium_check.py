@@ -11,6 +11,7 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.interface import Images
+from ebmlab.data.weighted import drawn_states
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.evaluation.nearest_neighbour import adversarial_accuracy
@@ -77,7 +78,7 @@ class EquilibriumCheck(SampleEvaluation):
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, data = learner_of(pl_module, self), data_of(trainer)
         n, num_steps = self.size(trainer, learner)
-        real = learner.to_event(data.states(split_of(data, "train"), n, self.seed)).to(learner.device)
+        real = learner.to_event(drawn_states(data, split_of(data, "train"), n=n, seed=self.seed)).to(learner.device)
         start = noise(learner, len(real))
         real = real.to(start.dtype)
         lengths = {"short": num_steps, "long": self.longer * num_steps}

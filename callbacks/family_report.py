@@ -9,10 +9,12 @@ from ebmlab.callbacks.contacts import aligned_data
 from ebmlab.callbacks.image_log import made_by
 from ebmlab.callbacks.requirements import energies_at, energy_of, learner_of, of_all_ranks
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
+from ebmlab.data.weighted import drawn_states
 from ebmlab.domains import Categorical
 from ebmlab.drawing.family_report import draw_family
 from ebmlab.errors import UserError
 from ebmlab.evaluation.families import compare_families
+from ebmlab.lightning.run_data import data_of
 from ebmlab.sequences.weights import nearest_distances
 
 
@@ -72,8 +74,8 @@ class FamilyReport(SampleEvaluation):
         found = compare_families(train, data.weights("train"), samples=drawn)
         self.log_metrics(trainer, pl_module, {f"family/{name}": value for name, value in found.summary().items()})
         if trainer.is_global_zero:
-            held_out = data.states("val")
-            sets = {"training": train, "held out": held_out, "samples": drawn}
+            held_out, shown = (drawn_states(data_of(trainer), s, seed=self.seed) for s in ("val", "train"))
+            sets = {"training": shown, "held out": held_out, "samples": drawn}
             energies = {name: energies_at(pl_module, x) for name, x in sets.items()}
             apart = nearest_distances(held_out.argmax(-1), train.argmax(-1)).double() / train.shape[1]
             distances = {"held out": apart, "samples": found.nearest}

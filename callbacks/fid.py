@@ -15,6 +15,7 @@ from ebmlab.callbacks.periodic import epoch_of, shows_progress
 from ebmlab.callbacks.requirements import data_showing, held_out, images, learner_of, require_split
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation, metric_device
 from ebmlab.data.interface import Data, Images
+from ebmlab.data.weighted import drawn_states
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LabelClassifier, load_or_train
 from ebmlab.evaluation.headline import Headline
@@ -134,7 +135,7 @@ class FID(SampleEvaluation):
         """The metric with this rank's share of the real images in it."""
         extractor, name = self._classifier(trainer, data) if self.extractor == "classifier" else _inception(trainer)
         metric = FrechetDistance(extractor).to(metric_device(learner))
-        real = images(data, data.states(split)).float()
+        real = images(data, drawn_states(data, split)).float()
         self._real = {"extractor": name, "real": len(real), "split": split}
         for batch in torch.split(real[trainer.global_rank :: trainer.world_size], self.batch_size):
             metric.update(batch.to(metric.device), real=True)

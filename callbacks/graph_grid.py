@@ -9,6 +9,7 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import data_showing, learner_of, shown_as, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.interface import Graphs
+from ebmlab.data.weighted import drawn_states
 from ebmlab.drawing.graph_panels import draw_graphs
 from ebmlab.extras import require
 
@@ -59,7 +60,7 @@ class GraphGrid(SampleEvaluation):
         samples = learner.draw(noise(learner, n), num_steps)
         sides = {
             f"samples after {num_steps} steps": samples,
-            "data": data.states(split_of(data, "train"), n, self.seed),
+            "data": drawn_states(data, split_of(data, "train"), n=n, seed=self.seed),
         }
         figure = draw_graphs({k: shown_as(Graphs, data, x.cpu()).adjacency for k, x in sides.items()})
         self.log_image(trainer, "samples/graphs", figure, caption=made_by(learner.sampler, num_steps))

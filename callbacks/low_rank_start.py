@@ -7,11 +7,11 @@ import torch
 
 from ebmlab.callbacks.requirements import buffer_of, energy_of
 from ebmlab.data.batch_checks import check_first_batch
+from ebmlab.data.weighted import weighted_states
 from ebmlab.energies import RBM
 from ebmlab.errors import UserError
 from ebmlab.io.progress import Meter
 from ebmlab.learners.low_rank import CLIMB, LowRank, require_rank
-from ebmlab.learners.weighted_states import weighted_states
 from ebmlab.lightning.run_data import data_of
 
 
@@ -53,7 +53,7 @@ class LowRankStart(pl.Callback):
         if trainer.ckpt_path is not None:
             return
         check_first_batch(data_of(trainer), "train", energy.domain, type(energy).__name__)
-        x, weights = weighted_states(trainer, energy.domain.event_shape)
+        x, weights = weighted_states(data_of(trainer), "train")
         law = LowRank(x, weights, rank=self.rank, num_hidden=energy.num_hidden)
         with Meter("LowRankStart", "step", CLIMB, shown=trainer.is_global_zero) as meter:
             law.fit(meter.passed)

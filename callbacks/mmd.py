@@ -12,6 +12,7 @@ from torch import Tensor
 from ebmlab.callbacks.requirements import data_showing, held_out, learner_of, require_split, shown_as
 from ebmlab.callbacks.set_comparison import SetComparison
 from ebmlab.data.interface import Graphs
+from ebmlab.data.weighted import drawn_states
 from ebmlab.domains import Finite
 from ebmlab.errors import UserError
 from ebmlab.evaluation import metrics
@@ -44,7 +45,8 @@ class HammingMMD(SetComparison):
         num_samples: number of chains, over all ranks; at least 2.
         num_steps: steps of each chain; default as in training.
         unbiased: use the U-statistic, as in the paper's code, in place of the V-statistic. It can be below 0 if the
-            laws agree. The V-statistic never is, and is above 0 on average. See `ebmlab.evaluation.hamming_mmd`.
+            laws agree. The V-statistic never is, and is above 0 on average. See `ebmlab.evaluation.hamming_mmd`. Data
+            of uneven weights raise both, since heavy samples are drawn several times.
         batch_size: chains that run at once.
         every_n_epochs: see `PeriodicEvaluation`.
         at_start: also evaluate before the first step.
@@ -107,7 +109,7 @@ class HammingMMD(SetComparison):
         return torchmetrics.MetricCollection(kernels, compute_groups=False)
 
     def real(self, trainer: pl.Trainer, learner: Learner, num_samples: int) -> Tensor:
-        return learner.to_event(data_of(trainer).states(SPLITS[trainer.state.fn], num_samples, self.seed))
+        return learner.to_event(drawn_states(data_of(trainer), SPLITS[trainer.state.fn], n=num_samples, seed=self.seed))
 
 
 class GraphMMD(SetComparison):
@@ -165,4 +167,4 @@ class GraphMMD(SetComparison):
         return metrics.GraphMMD(shown_as(Graphs, data, data.states(held_out(trainer), 1)).adjacency.shape[-1])
 
     def real(self, trainer: pl.Trainer, learner: Learner, num_samples: int) -> Tensor:
-        return data_showing(trainer, Graphs, self).states(held_out(trainer))
+        return drawn_states(data_showing(trainer, Graphs, self), held_out(trainer))

@@ -14,6 +14,7 @@ from torch import Tensor
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import energies_at, energy_of, held_out
 from ebmlab.data.interface import Data, Images
+from ebmlab.data.weighted import drawn_states
 from ebmlab.domains import Domain
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.errors import WHY, UserError, explained
@@ -114,7 +115,7 @@ class OutOfDistribution(PeriodicEvaluation):
     def evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         own, energy, split = data_of(trainer), energy_of(pl_module), held_out(trainer)
         n, _ = self.limit(trainer, self.num_samples, 1)
-        positives = own.states(split, n, self.seed)
+        positives = drawn_states(own, split, n=n, seed=self.seed)
         sets = {name: self._like(own, module, split, n) for name, module in self.data.items()}
         if self.noise:
             sets["noise"] = energy.domain.random(len(positives))
@@ -150,7 +151,7 @@ class OutOfDistribution(PeriodicEvaluation):
         """Raw samples of the other data, preprocessed like those of the run, `(N, *event_shape)`."""
         assert isinstance(other, Data)
         theirs, ours = (1.0 if p is None else p.float_scale for p in (other.preprocessing, own.preprocessing))
-        return own.to_states(other.to_raw(other.states(split, n, self.seed)) / theirs * ours)
+        return own.to_states(other.to_raw(drawn_states(other, split, n=n, seed=self.seed)) / theirs * ours)
 
 
 def _independent(x: Tensor, domain: Domain) -> Tensor:

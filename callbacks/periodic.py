@@ -46,6 +46,9 @@ class PeriodicEvaluation(pl.Callback):
     it does not change the training. If it has a number that counts, `headline_of` names it, and the run ends with it.
     If the run averages its weights (Lightning's `EMAWeightAveraging`), the averaged weights are evaluated.
 
+    Data may give each sample a weight. Means then count samples by it. Comparisons and pictures take samples that are
+    drawn by it, some several times and others not at all (`ebmlab.data.weighted`).
+
     A score is that of the weights at its evaluation. A `ModelCheckpoint` that monitors it takes no other weights for
     the best. A learning rate that falls on a plateau changes only after an evaluation. The evaluation at the end of fit
     is a candidate for the best only if the number of epochs is a multiple of `every_n_epochs`.

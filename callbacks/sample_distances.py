@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ebmlab.callbacks.requirements import held_out, learner_of, require_split
 from ebmlab.callbacks.set_comparison import SetComparison
+from ebmlab.data.weighted import drawn_states
 from ebmlab.evaluation import metrics
 from ebmlab.evaluation.headline import Headline
 from ebmlab.learners import Learner
@@ -72,4 +73,4 @@ class SampleDistances(SetComparison):
         return metrics.SampleDistances()
 
     def real(self, trainer: pl.Trainer, learner: Learner, num_samples: int) -> Tensor:
-        return learner.to_event(data_of(trainer).states(held_out(trainer), num_samples, self.seed))
+        return learner.to_event(drawn_states(data_of(trainer), held_out(trainer), n=num_samples, seed=self.seed))

@@ -11,6 +11,7 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import data_showing, images, learner_of, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.interface import Images
+from ebmlab.data.weighted import drawn_states
 from ebmlab.drawing.figures import panels
 from ebmlab.drawing.tiles import tile
 from ebmlab.energies import Bipartite
@@ -85,7 +86,7 @@ class SampleGrid(SampleEvaluation):
         shown = "E[v | h]" if denoise else "x"
         grid = {
             f"samples: {shown} after {num_steps} steps": tile(images(data, samples)),
-            "data": tile(images(data, data.states(split_of(data, "train"), n))),
+            "data": tile(images(data, drawn_states(data, split_of(data, "train"), n=n))),
         }
         self.log_image(trainer, "samples/grid", panels(grid), caption=made_by(learner.sampler, num_steps))
         frames = torch.stack([images(data, x) for x in strips])  # (F, S, C, H, W)

@@ -9,6 +9,7 @@ from ebmlab.callbacks.periodic import noise
 from ebmlab.callbacks.requirements import data_showing, held_out, learner_of, shown_as, split_of
 from ebmlab.callbacks.sample_evaluation import SampleEvaluation
 from ebmlab.data.interface import Table
+from ebmlab.data.weighted import drawn_states
 from ebmlab.drawing.table import draw_table
 from ebmlab.lightning.run_data import data_of
 
@@ -59,7 +60,7 @@ class SampleTable(SampleEvaluation):
             return
         n, num_steps = self.size(trainer, learner)
         samples = learner.draw(noise(learner, n), num_steps)
-        held = data.states(split_of(data, held_out(trainer)), n, self.seed)
+        held = drawn_states(data, split_of(data, held_out(trainer)), n=n, seed=self.seed)
         sides = {"data": held, f"samples after {num_steps} steps": samples}
         tables = {name: shown_as(Table, data, x) for name, x in sides.items()}
         self.log_image(trainer, "samples/table", draw_table(tables), caption=made_by(learner.sampler, num_steps))

@@ -11,11 +11,11 @@ from torch import Tensor
 from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.callbacks.requirements import buffer_of, energy_of, of_all_ranks
 from ebmlab.data.batch_checks import check_first_batch
+from ebmlab.data.weighted import weighted_states
 from ebmlab.domains import Finite
 from ebmlab.energies.pairwise.statistics import Moments, half_moments
 from ebmlab.errors import UserError
 from ebmlab.learners.boltzmann_learning import BoltzmannLearning
-from ebmlab.learners.weighted_states import weighted_states
 from ebmlab.lightning.run_data import data_of
 from ebmlab.settings import require_inside
 
@@ -83,7 +83,8 @@ class StopAtCorrelation(PeriodicEvaluation):
         if alone is not None and alone.pseudo_count == self.pseudo_count:
             of_data = alone.data_moments
         if of_data is None:
-            x, weights = weighted_states(trainer, domain.event_shape)
+            x, weights = weighted_states(data_of(trainer), "train")
+            x = x.reshape(len(x), *domain.event_shape)
             of_data = self._of_data = half_moments(x.float().to(chains.device), weights, self.pseudo_count)
         self.pearson, slope = of_parts(zip(of_data.covariances(), of_chains.covariances(), strict=True))
         self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})

@@ -14,10 +14,12 @@ from pytorch_lightning.utilities import rank_zero_warn
 from ebmlab.callbacks.ais import base_law
 from ebmlab.callbacks.isolated_evaluation import isolated
 from ebmlab.callbacks.requirements import energies_at, learner_of, require_exact
+from ebmlab.data.weighted import weighted_states
 from ebmlab.domains import Finite
 from ebmlab.evaluation.log_z import MIN_CHAINS
 from ebmlab.evaluation.trajectory import Trajectory
 from ebmlab.learners import Learner
+from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.lightning.averages import before_averages
 from ebmlab.lightning.run_data import data_of
 from ebmlab.samplers import Sampler
@@ -85,7 +87,7 @@ class TrajectoryLikelihood(pl.Callback):
         self._loaded: dict[str, Any] | None = None
         self._seen = 0
         self._warned = False
-        self._data: dict[str, torch.Tensor] = {}
+        self._data: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         require_exact(self._sampler(learner_of(pl_module, self)), self)
@@ -93,7 +95,9 @@ class TrajectoryLikelihood(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         learner, loaded, data = learner_of(pl_module, self), self._loaded, data_of(trainer)
-        self._data = {s: data.states(s, self.num_data, self.seed) for s in ("train", "val") if data.has(s)}
+        self._data = {
+            s: weighted_states(data, s, n=self.num_data, seed=self.seed) for s in ("train", "val") if data.has(s)
+        }
         self._stream, self._loaded, self._seen = None, None, trainer.global_step
         with self._own_numbers(learner):
             sampler = self._sampler(learner).to(learner.device)
@@ -122,8 +126,8 @@ class TrajectoryLikelihood(pl.Callback):
                 "trajectory/ess": trajectory.ess,
                 "trajectory/families": float(trajectory.families),
             }
-            for split, x in self._data.items():
-                mean = float(energies_at(learner, x).mean())
+            for split, (x, weights) in self._data.items():
+                mean = float(weighted_mean(energies_at(learner, x), weights))
                 metrics[f"trajectory/{split}_log_likelihood"] = -mean - trajectory.log_z
             quiet = bool(trainer.fast_dev_run)  # type: ignore[attr-defined]
             metrics["trajectory/trusted"] = float(self._judge(metrics, learner, quiet))

@@ -17,7 +17,8 @@ from ebmlab.data.preprocessing import Binarize, Preprocessing
 from ebmlab.datamodules.own_data import OwnData
 from ebmlab.datamodules.scaling import DomainName, Form, as_images, for_bits
 from ebmlab.errors import UserError, few
-from ebmlab.reading.number_files import SUFFIXES, read_numbers, require_finite
+from ebmlab.exchange import variables
+from ebmlab.reading.number_files import FOREIGN, SUFFIXES, read_numbers, require_finite
 from ebmlab.reading.tables import read_head
 from ebmlab.sequences.weight_file import read_weights, with_mean_one
 
@@ -35,8 +36,9 @@ class Arrays(OwnData):
         labels: where the labels are; None if there are none. In a .csv file it is the name or the number of a column,
             in an .npz or .pt file the name of an array. Or it is an .npy file beside the samples.
         field: the name of the samples' array in an .npz or .pt file with several.
-        weights_file: a text file with a weight a line, one for each sample of `path`: how much it counts. Samples of
-            files of their own, `val` and `test`, count alike. None counts all alike.
+        weights_file: a text file with a weight a line, one for each sample of `path`: how much it counts, in training,
+            in scores and in the mean and variance that standardise it. Samples of files of their own, `val` and `test`,
+            count alike. None counts all alike.
         shape: of one sample, such as [1, 28, 28]. By default that of the file. With domain real and binary, (H, W) and
             (H, W, 1) become (1, H, W), and (H, W, 3) becomes (3, H, W).
         standardize: give real numbers mean 0 and variance 1: in images each channel, in tables each column.
@@ -115,7 +117,7 @@ class Arrays(OwnData):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """How raw data become states, and the names of the columns of a .csv file."""
+        """How raw data become states, and the names of the columns of a table or the variables of a sample set."""
         return replace(super().preprocessing, columns=tuple(self._columns))
 
     def adopt(self, saved: Preprocessing) -> None:
@@ -136,8 +138,9 @@ class Arrays(OwnData):
     def take(self, split: str, index: Tensor) -> tuple[Tensor, Tensor | None]:
         path = self.files[split]
         assert path is not None
-        x, names = self._read(path)
-        check_columns(self._names(path), self._columns, f"Arrays: {path}")
+        x, names = self._read(path, self._columns)
+        if Path(path).suffix.lower() not in FOREIGN:  # variables of those have been put in order
+            check_columns(self._names(path), self._columns, f"Arrays: {path}")
         if self._as_found:
             x = as_images(x, self.form.domain)
         if x[:1].numel() != math.prod(self.raw_shape):
@@ -168,21 +171,25 @@ class Arrays(OwnData):
             classes[place] = max(2, int(column.max()) + 1)
         return tuple(classes)
 
-    def _names(self, name: str) -> list[str]:
+    def _names(self, name: str) -> Sequence[str]:
         path = Path(name).expanduser()
-        return read_head(path, self._where[0]).names if path.suffix.lower() == ".csv" else []
+        if path.suffix.lower() in FOREIGN:
+            return variables(path)
+        return read_head(path, self._where[0]).names if path.suffix.lower() == ".csv" else ()
 
-    def _read(self, name: str) -> tuple[Tensor, np.ndarray | None]:
+    def _read(self, name: str, columns: Sequence[str] = ()) -> tuple[Tensor, np.ndarray | None]:
         path = Path(name).expanduser()
         if not path.is_file():
             raise UserError(f"Arrays: there is no file {path}")
         if path.suffix.lower() not in SUFFIXES:
             raise UserError(f"Arrays: {path} is none of {', '.join(SUFFIXES)}: a table of text must be called .csv")
-        return _numbers(path, path.stat().st_mtime_ns, *self._where)
+        return _numbers(path, path.stat().st_mtime_ns, *self._where, tuple(columns))
 
 
 @functools.lru_cache(maxsize=4)  # the command line makes a datamodule more than once
-def _numbers(path: Path, changed: int, labels: str | int | None, field: str) -> tuple[Tensor, np.ndarray | None]:
-    x, names = read_numbers(path, labels, field)
+def _numbers(
+    path: Path, changed: int, labels: str | int | None, field: str, columns: tuple[str, ...]
+) -> tuple[Tensor, np.ndarray | None]:
+    x, names = read_numbers(path, labels, field, columns)
     require_finite(x, path, labels)
     return x, names

@@ -138,7 +138,8 @@ class OwnData(TensorDataModule):
 
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         if self.standardize and not self.mean:
-            self.mean, self.std = moments(self.sample(), self.scaling)
+            weights = self.weights("train") if self.weighted else None
+            self.mean, self.std = moments(self.sample(), self.scaling, weights=weights)
             if classes := self.form.classes:  # class numbers stay what they are
                 self.mean = tuple(0.0 if k else mean for k, mean in zip(classes, self.mean, strict=True))
                 self.std = tuple(1.0 if k else std for k, std in zip(classes, self.std, strict=True))

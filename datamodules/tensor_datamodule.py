@@ -93,7 +93,8 @@ class TensorDataModule(Data, pl.LightningDataModule, ABC):
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of the training images in [0, 1], per channel."""
         if not self.mean:
-            self.mean, self.std = moments(self.raw("train"), self.scaling)
+            weights = self.weights("train") if self.weighted else None
+            self.mean, self.std = moments(self.raw("train"), self.scaling, weights=weights)
         return self.mean, self.std
 
     def raw(self, split: str) -> Tensor:

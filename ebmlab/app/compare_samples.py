@@ -12,7 +12,7 @@ from ebmlab.data.columns import check_columns
 from ebmlab.errors import WHY, UserError, explained, how_many
 from ebmlab.evaluation import split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
-from ebmlab.exchange.samples import names_in
+from ebmlab.exchange import variables
 from ebmlab.reading.number_files import SUFFIXES, read_numbers
 from ebmlab.reading.tables import read_head
 from ebmlab.sequences.alignment_file import read_rows
@@ -88,7 +88,7 @@ def _read(path: Path, names: list[str]) -> tuple[Tensor, list[str]]:
     if (kind := path.suffix.lower()) in SUFFIXES:
         own: list[str] = []
         if kind == ".json":
-            own = names_in(path)
+            own = [*variables(path)]
             own = names if set(own) == set(names) else own
         x, _ = read_numbers(path, None, "x", own)
         return x, read_head(path).names if kind == ".csv" else own

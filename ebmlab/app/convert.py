@@ -20,6 +20,7 @@ from ebmlab.domains import Binary, Categorical
 from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Ising, Potts
 from ebmlab.errors import WHY, UserError, explained, how_many, shown
 from ebmlab.exchange import Foreign, read, write
+from ebmlab.exchange.foreign import labels
 from ebmlab.graphs import Edges
 from ebmlab.io.described import CLASS_PATH, MISSING
 from ebmlab.io.files import load_checkpoint, save, write_whole
@@ -45,24 +46,28 @@ def run_convert(args: list[str]) -> None:
     if target.exists():
         raise UserError(f"convert: {target} is there already: choose another name, or delete it")
     makes_run = target.suffix in ("", ".ckpt")
-    found = _source(source, options.kind if makes_run else None, options.vartype)
+    found, form = _source(source, options.kind if makes_run else None, options.vartype)
     print(shown(f"read {found.source}: {_about(found)}"))
     with explained(f"convert: {target} cannot be written: {WHY}", OSError):
         if makes_run:
-            lost = [*found.lost, *make_run(found, target, _shape(options.shape, found))]
+            shape = _shape(options.shape, found)
+            lost = [*found.lost, *make_run(found, target, form if shape is None else None, shape=shape)]
         else:
-            lost = [*found.lost, *write(found, target, kind=options.kind)]
+            lost = [*found.lost, *write(found, target, kind=options.kind), *_lost_with(form)]
     for what in lost:
         print(shown(f"not carried over: {what}"))
     print(target)
 
 
-def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None) -> list[str]:
+def make_run(
+    found: Foreign, target: Path, form: Preprocessing | None = None, *, shape: tuple[int, ...] | None = None
+) -> list[str]:
     """Writes a checkpoint; in a folder also the config of a run, without data, and says what is lost.
 
     Args:
         found: what was read.
         target: a .ckpt file, or a folder that becomes that of a run.
+        form: how raw data become states; None if that follows from the energy.
         shape: of the pixels that visible units are; None if they are no pixels.
     """
     energy, lost = found.energy, []
@@ -75,7 +80,7 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
     content["pytorch-lightning_version"] = version("pytorch-lightning")
     settings = {"energy": describe(energy), "sampler": describe(sampler), "num_steps": NUM_STEPS}
     content["hyper_parameters"] = {CLASS_PATH: LEARNER, MISSING: {}, **settings}
-    content["preprocessing"] = _preprocessing(found, shape).to_dict()
+    content["preprocessing"] = (form or _preprocessing(found, shape)).to_dict()
     content[ORIGIN] = found.described() | {"ebmlab": __version__}
     save(content, target if target.suffix else target / CHECKPOINTS / LAST)
     if not target.suffix:
@@ -85,29 +90,45 @@ def make_run(found: Foreign, target: Path, shape: tuple[int, ...] | None = None)
     return lost
 
 
-def _source(path: Path, kind: str | None, vartype: str | None) -> Foreign:
-    """The energy of a checkpoint, a run or a model of the zoo, or what another package wrote."""
+def _source(path: Path, kind: str | None, vartype: str | None) -> tuple[Foreign, Preprocessing | None]:
+    """The energy of a checkpoint, a run or a model of the zoo, or what another package wrote.
+
+    Returns:
+        The energy, and how raw data become its states, if that is known.
+    """
     if path.is_file() and path.suffix != ".ckpt":
-        return read(path, kind, vartype=vartype)
+        return read(path, kind, vartype=vartype), None
     checkpoint = checkpoint_in(path)
-    energy = load(checkpoint).learner.energy
-    origin = load_checkpoint(checkpoint).get(ORIGIN)
+    energy, content = load(checkpoint).learner.energy, load_checkpoint(checkpoint)
+    origin, saved = content.get(ORIGIN), content.get("preprocessing")
+    form = None if saved is None else Preprocessing.from_dict(saved)
     if not isinstance(origin, dict):
-        return replace(read(energy), source=str(checkpoint))
+        return _own(energy, form, str(checkpoint)), form
     with explained(f"{checkpoint} says of its origin what cannot be read ({WHY})", (KeyError, TypeError, ValueError)):
         names = tuple(name if isinstance(name, int) else str(name) for name in origin["names"])
-        form, offset, scale = origin["form"], float(origin["offset"]), float(origin["scale"])
+        states, offset, scale = origin["form"], float(origin["offset"]), float(origin["scale"])
         facts = dict(origin["facts"])
-        return Foreign(
-            energy,
-            str(origin["kind"]),
-            offset=offset,
-            scale=scale,
-            names=names,
-            form=form,
-            facts=facts,
-            source=str(checkpoint),
-        )
+        kind = str(origin["kind"])
+    told = Foreign(energy, kind, offset=offset, scale=scale, names=names, form=states, facts=facts)
+    return replace(told, source=str(checkpoint)), form
+
+
+def _own(energy: Any, form: Preprocessing | None, source: str) -> Foreign:
+    """A model of our own, with the letters of its values and the names of its columns."""
+    found = replace(read(energy), source=source, lost=("the learner, the sampler and the state of the training",))
+    if form is None:
+        return found
+    numbered = form.width > 0 and all(name.isdecimal() for name in form.columns)  # those of an alignment
+    names = [int(name) for name in form.columns] if numbered else form.columns
+    return replace(found, names=labels(names), facts={"alphabet": form.letters} if form.letters else {})
+
+
+def _lost_with(form: Preprocessing | None) -> list[str]:
+    """What files of other packages cannot say: their states are those of the energy."""
+    plain = ("mean", "std", "binarize", "scale", "float_scale", "classes")
+    if form is None or all(getattr(form, name) == getattr(Preprocessing(form.shape), name) for name in plain):
+        return []
+    return ["how raw data become states"]
 
 
 def _about(found: Foreign) -> str:
@@ -127,7 +148,6 @@ def _preprocessing(found: Foreign, shape: tuple[int, ...] | None) -> Preprocessi
     if shape is not None:
         return Preprocessing(shape, LEVELS, unit=True, binarize=True)
     own, columns = found.energy.domain.event_shape, tuple(str(name) for name in found.names)
-    columns = columns if any(isinstance(name, str) for name in found.names) else ()
     if isinstance(found.energy.domain, Categorical):
         q = found.energy.domain.num_values
         alphabet = str(found.facts.get("alphabet", ""))

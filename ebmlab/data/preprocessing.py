@@ -254,21 +254,27 @@ class Preprocessing:
         return states.scatter_(-1, classes.long().unsqueeze(-1), 1.0)
 
 
-def moments(raw: Tensor, preprocessing: Preprocessing) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def moments(
+    raw: Tensor, preprocessing: Preprocessing, *, weights: Tensor | None = None
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Means and standard deviations of scaled raw data `(N, *shape)`, one for each entry of the first axis of `shape`.
 
-    An entry that does not vary gets the standard deviation 1, because its deviation of 0 cannot be a divisor.
+    An entry that does not vary gets the standard deviation 1, because its deviation of 0 cannot be a divisor. Samples
+    count by their weights `(N,)`, and all alike when None.
     """
+    if weights is None:
+        weights = torch.ones(len(raw))
+    raw, weights = (raw, weights) if weights.all() else (raw[weights > 0], weights[weights > 0])
     axis = preprocessing.shape[0]
     total = torch.zeros(2, axis, dtype=torch.float64)
     first = preprocessing.scaled(raw[:1]).double().reshape(axis, -1)[:, 0]
     varies = torch.zeros(axis, dtype=torch.bool)
-    for part in torch.split(raw, 4096):
+    for part, each in zip(torch.split(raw, 4096), torch.split(weights.double().view(-1, 1, 1), 4096), strict=True):
         x = preprocessing.scaled(part).double().reshape(len(part), axis, -1)
         x = x - first.unsqueeze(1)  # so that nothing is rounded where nothing varies
         varies |= (x != 0).any(2).any(0)
-        total += torch.stack([x.sum((0, 2)), x.square().sum((0, 2))])
-    shift, square = total / (raw.numel() / axis)
+        total += torch.stack([(each * x).sum((0, 2)), (each * x.square()).sum((0, 2))])
+    shift, square = total / (weights.double().sum() * (raw[0].numel() / axis))
     mean, std = first + shift, (square - shift.square()).clamp_min(0).sqrt()
     if (bad := ~std.isfinite() | (varies & (std == 0))).any():
         raise UserError(

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies.paths.reference import Base
 from ebmlab.errors import UserError
+from ebmlab.numerics.means import mean_of
 from ebmlab.numerics.unrounded import unrounded
 
 SHRINKAGE = 0.2
@@ -53,10 +54,11 @@ class Gaussian(Base):
             self.register_buffer(name, value.to(mean.dtype), persistent=False)
 
     @classmethod
-    def fit(cls, x: Tensor, shrinkage: float = SHRINKAGE) -> Self:
+    def fit(cls, x: Tensor, shrinkage: float = SHRINKAGE, *, weights: Tensor | None = None) -> Self:
         """The law with the mean of states `(n, *event)` and their covariance S, shrunk towards its mean variance s.
 
-        C = (1 - shrinkage) S + shrinkage s I, so that no direction in which the data hardly vary is left out.
+        C = (1 - shrinkage) S + shrinkage s I, so that no direction in which the data hardly vary is left out. States
+        count by their weights `(n,)`, and all alike when None.
 
         Example:
             >>> Gaussian.fit(torch.eye(3)).root.shape
@@ -65,12 +67,13 @@ class Gaussian(Base):
         if not 0 < shrinkage <= 1:
             raise UserError(f"Gaussian: shrinkage is {shrinkage}, but must be above 0 and at most 1")
         flat = x.flatten(1).double()
-        centred = flat - flat.mean(0)
-        covariance = centred.T @ centred / len(x)
+        centred = flat - mean_of(flat, weights)
+        counted = centred.T if weights is None else centred.T * (weights / weights.mean()).to(flat)
+        covariance = counted @ centred / len(x)
         variance = float(covariance.diagonal().mean()) or 1.0
         covariance = (1 - shrinkage) * covariance
         covariance.diagonal().add_(shrinkage * variance)
-        return cls(x.mean(0), covariance)
+        return cls(mean_of(x, weights), covariance)
 
     @property
     def log_z(self) -> float:

@@ -8,6 +8,7 @@ from torch import Tensor
 from ebmlab.domains import Binary, Categorical, Domain, Real
 from ebmlab.energies import Base, Bernoulli, ByParts, Energy, Frequencies, Gaussian, reference
 from ebmlab.errors import UserError
+from ebmlab.numerics.means import mean_of
 from ebmlab.product import Product
 
 LARGEST = 2000  # numbers in a state, up to which their covariance is estimated
@@ -20,12 +21,13 @@ def has_data_law(domain: Domain) -> bool:
     return isinstance(domain, Binary | Categorical) or (isinstance(domain, Real) and domain.size <= LARGEST)
 
 
-def data_law(domain: Domain, x: Tensor) -> Base:
+def data_law(domain: Domain, x: Tensor, *, weights: Tensor | None = None) -> Base:
     """The law that is closest to data among those with a known Z, for a model that was fit to them.
 
     Args:
         domain: of the model.
         x: data `(n, *event)`.
+        weights: of the data, `(n,)`; all alike when None.
 
     Returns:
         Independent bits with the data's means, or independent categories with their frequencies. A Real domain of at
@@ -39,10 +41,11 @@ def data_law(domain: Domain, x: Tensor) -> Base:
     if not has_data_law(domain):
         return reference(domain)
     if isinstance(domain, Product):
-        return ByParts({name: data_law(domain.parts[name], part) for name, part in domain.split(x).items()})
+        parts = domain.split(x)
+        return ByParts({name: data_law(domain.parts[name], part, weights=weights) for name, part in parts.items()})
     if isinstance(domain, Categorical):
-        return Frequencies(x.mean(0))
-    return Bernoulli(x.mean(0)) if isinstance(domain, Binary) else Gaussian.fit(x)
+        return Frequencies(mean_of(x, weights))
+    return Bernoulli(mean_of(x, weights)) if isinstance(domain, Binary) else Gaussian.fit(x, weights=weights)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ebmlab.energies import PerChain
 from ebmlab.native import uniform
+from ebmlab.numerics.noise import by_weight
 
 
 class Population:
@@ -67,17 +68,12 @@ class Population:
 
 
 def systematic(shares: Tensor) -> Tensor:
-    """Draws the parents `(n,)` of the next generation by systematic resampling (Kitagawa 1996).
-
-    One uniform number decides for all chains. The number of children of chain i is n times its share, rounded down or
-    up at random, so that its mean is exact.
+    """Draws the parents `(n,)` of the next generation by systematic resampling, see `numerics.noise.by_weight`.
 
     Args:
         shares: the chains' shares of the total weight `(n,)`, which add up to 1.
     """
-    n, up_to = len(shares), shares.cumsum(0)
-    at = (torch.arange(n, dtype=up_to.dtype, device=up_to.device) + uniform(torch.empty((), dtype=up_to.dtype))) / n
-    return torch.searchsorted(up_to, at * up_to[-1], right=True).clamp(max=n - 1)
+    return by_weight(shares, len(shares), start=uniform(torch.empty((), dtype=shares.dtype)))
 
 
 def conditional_ess(log_w: Tensor, increment: Tensor) -> float:

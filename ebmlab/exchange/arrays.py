@@ -12,7 +12,7 @@ from torch import Tensor
 from ebmlab.energies import RBM, Ising
 from ebmlab.errors import UserError, one_line
 from ebmlab.exchange.foreign import Foreign, labels, machine, spins
-from ebmlab.exchange.format import Format, only
+from ebmlab.exchange.format import Format, lost_names, only
 from ebmlab.io.files import whole
 
 
@@ -82,7 +82,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
         content |= {"names": np.array([str(name) for name in foreign.names])} if foreign.names else {}
     with whole(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **content)
-    return []
+    return [] if "J" in content else lost_names(foreign)
 
 
 def _holds(path: Path, head: bytes) -> bool:

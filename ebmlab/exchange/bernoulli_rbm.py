@@ -13,7 +13,7 @@ import numpy as np
 from ebmlab.energies import RBM
 from ebmlab.exchange.arrays import arrays_in, names_in
 from ebmlab.exchange.foreign import Foreign, machine
-from ebmlab.exchange.format import Format, needed, only
+from ebmlab.exchange.format import Format, lost_names, needed, only
 from ebmlab.io.files import whole
 
 PARTS = ("components_", "intercept_visible_", "intercept_hidden_")
@@ -46,7 +46,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     arrays: dict[str, Any] = _arrays(foreign)
     with whole(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **arrays)
-    return []
+    return lost_names(foreign)
 
 
 def _arrays(foreign: Foreign) -> dict[str, np.ndarray[Any, Any]]:

@@ -15,7 +15,7 @@ import torch
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, potts
-from ebmlab.exchange.format import Format, first_line, only, text_of
+from ebmlab.exchange.format import Format, first_line, lost_names, only, text_of
 from ebmlab.io.files import write_whole
 
 ALPHABETS = ("-ACDEFGHIKLMNPQRSTVWY", "-ACGU", "-ACGT")  # protein, RNA, DNA; the gap comes first
@@ -61,17 +61,24 @@ def read(path: Path, vartype: str | None) -> Foreign:
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:
-    """Writes letters of the alphabet that the model came with, or of protein or RNA if it has 21 or 5 values."""
+    """Writes letters of the model's alphabet. Without one, 21 or 5 values get those of protein or RNA."""
     energy = only(foreign, Potts, "dca")
     q = energy.domain.num_values
-    alphabet = list(foreign.facts.get("alphabet") or next((a for a in ALPHABETS if len(a) == q), map(str, range(q))))
+    guessed = next((a for a in ALPHABETS if len(a) == q), "")
+    known = str(foreign.facts.get("alphabet") or "")
+    alphabet = list(known or guessed or map(str, range(q)))
     lines = []
     for (i, j), block in zip(energy.pairs.tolist(), energy.coupling.tolist(), strict=True):
         lines += [f"J {i} {j} {alphabet[a]} {alphabet[b]} {block[a][b]!r}" for a in range(q) for b in range(q)]
     for i, row in enumerate(energy.field.tolist()):
         lines += [f"h {i} {alphabet[a]} {value!r}" for a, value in enumerate(row)]
     write_whole(path, "\n".join(lines) + "\n")
-    return []
+    return lost_letters(known, guessed) + lost_names(foreign)
+
+
+def lost_letters(known: str, written: str) -> list[str]:
+    """What is lost where nobody knows for which letters values stand."""
+    return [f"what the values stand for: they are written as {written}"] if written and not known else []
 
 
 def _keep(found: dict[Key, float], key: Key, value: float) -> None:

@@ -59,6 +59,11 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8")
 
 
+def lost_names(foreign: Foreign) -> list[str]:
+    """What is lost of names in a format without any."""
+    return ["the names of the variables, which became numbers"] if foreign.names else []
+
+
 def has(*names: str) -> Callable[[Any], bool]:
     """Whether an object has these attributes."""
     return lambda given: all(hasattr(given, name) for name in names)

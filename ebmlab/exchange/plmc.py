@@ -21,7 +21,7 @@ import torch
 
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError, explained
-from ebmlab.exchange.dca import ALPHABETS
+from ebmlab.exchange.dca import ALPHABETS, lost_letters
 from ebmlab.exchange.foreign import Foreign, labels, potts, precision
 from ebmlab.exchange.format import Format, has, only
 from ebmlab.io.files import whole
@@ -107,8 +107,9 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     """Writes the newer version in float32, as plmc does, with frequencies of NaN, which EVcouplings reads."""
     energy = only(foreign, Potts, "plmc")
     d, q = energy.field.shape
-    alphabet = next((a for a in ALPHABETS if len(a) == q), string.ascii_uppercase[:q])
-    alphabet = _letters(foreign.facts.get("alphabet"), q) or alphabet
+    guessed = next((a for a in ALPHABETS if len(a) == q), string.ascii_uppercase[:q])
+    known_letters = _letters(foreign.facts.get("alphabet"), q)
+    alphabet = known_letters or guessed
     if len(alphabet) != q:
         raise UserError(f"plmc names each value by one letter, and {q} values have no known alphabet")
     fit = len(foreign.names) == d and all(isinstance(name, int) and abs(name) < 2**31 for name in foreign.names)
@@ -127,7 +128,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
             file.write(part.tobytes())
     lost = [] if precision(J, h) == torch.float32 else ["digits beyond those of float32"]
     lost += ["the names of the sites"] if foreign.names and not names else []
-    return [*lost, "frequencies, which are NaN in the file"]
+    return [*lost, *lost_letters(known_letters, guessed), "frequencies, which are NaN in the file"]
 
 
 def _model(J: Array, h: Array, index: list[int], facts: dict[str, Any]) -> Foreign:

@@ -25,7 +25,7 @@ import numpy as np
 from ebmlab.energies import RBM, CategoricalRBM, Energy
 from ebmlab.errors import UNFIT, WHY, UserError, explained, how_many
 from ebmlab.exchange.foreign import Foreign, Form, from_bits, machine, spins
-from ebmlab.exchange.format import Format, has, needed, only
+from ebmlab.exchange.format import Format, has, lost_names, needed, only
 from ebmlab.io.files import whole
 from ebmlab.sequences.alphabet import NAMED
 
@@ -66,7 +66,9 @@ def write(foreign: Foreign, path: Path) -> list[str]:
         archive["model_type"] = kind
         for name, array in zip(PARTS, arrays, strict=True):
             archive[f"update_1/params/{name}"] = array
-    return ["chains and settings of a training"]
+        if alphabet := str(foreign.facts.get("alphabet") or ""):
+            archive["dataset_args/alphabet"] = alphabet
+    return ["chains and settings of a training", *lost_names(foreign)]
 
 
 def _parts(foreign: Foreign) -> tuple[str, Any, Any, Any]:

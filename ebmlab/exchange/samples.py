@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import WHY, UserError, explained, one_line
-from ebmlab.exchange.foreign import Label, labels_of
+from ebmlab.exchange.foreign import Label, labels, labels_of
 from ebmlab.exchange.format import HEAD, needed, text_of
 from ebmlab.exchange.rbms import MAGIC
 
@@ -38,8 +38,8 @@ def read_samples(given: Any, names: Sequence[Label] = (), *, field: str | None =
     Args:
         given: a sample set, the path of one as JSON (`json.dumps(sampleset.to_serializable())`), or the path of an
             HDF5 file.
-        names: the order of the variables, as in `Foreign.names`, or their texts. () stands for 0, 1, 2, ..., or for the
-            set's own order if its variables have other labels.
+        names: the order of the variables, as in `Foreign.names`, or their texts. () stands for the order of labels that
+            are whole numbers, or for the set's own order of other labels.
         field: the name of the data set in an HDF5 file with several; `parallel_chains` of rbms by default.
 
     Raises:
@@ -68,28 +68,25 @@ def read_samples(given: Any, names: Sequence[Label] = (), *, field: str | None =
         raise UserError(f"{path} is cut short or damaged ({type(error).__name__}: {one_line(error)})") from error
 
 
-def names_in(path: Path) -> list[str]:
-    """The labels of the variables of a sample set as JSON, in its order, as texts; [] if they are 0, 1, 2, ....
+def variables(path: Path) -> tuple[str, ...]:
+    """The labels of a file's samples, as texts in the order that `read_samples` gives them without names.
+
+    It is () where they are 0, 1, 2, ..., and for files without labels.
 
     Raises:
         UserError: the file is damaged.
     """
-    with explained(f"{path} is cut short or damaged ({WHY})", (OSError, KeyError, TypeError, ValueError)):
-        order = _labels(json.loads(text_of(path)))
-    return [] if _numbered(order) else [str(label) for label in order]
-
-
-def _labels(content: Any) -> list[Label]:
-    return [labels_of(name) for name in content["variable_labels"]]
-
-
-def _numbered(order: Sequence[Label]) -> bool:
-    return set(order) == set(range(len(order)))
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) == MAGIC:
+            return ()
+    with explained(f"{path} is cut short or damaged ({WHY})", (KeyError, TypeError, ValueError)):
+        found = _own_order([labels_of(name) for name in json.loads(text_of(path))["variable_labels"]])
+        return tuple(map(str, labels(found)))
 
 
 def _set(path: Path, names: Sequence[Label]) -> Tensor:
     content = json.loads(text_of(path))
-    order = _labels(content)
+    order = [labels_of(name) for name in content["variable_labels"]]
     data = content["sample_data"]
     if data["use_bytes"]:
         raise UserError("its numbers are bytes: write it by to_serializable(use_bytes=False)")
@@ -114,7 +111,7 @@ def _unpacked(words: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
 def _ordered(
     values: np.ndarray[Any, Any], order: list[Label], counts: np.ndarray[Any, Any], names: Sequence[Label]
 ) -> Tensor:
-    wanted = list(names) or (sorted(order) if _numbered(order) else order)  # type: ignore[type-var]
+    wanted = list(names) or _own_order(order)
     if wanted and all(isinstance(name, str) for name in wanted):  # a table's columns, whatever the labels were
         order = [str(name) for name in order]
     if set(wanted) != set(order):
@@ -122,6 +119,10 @@ def _ordered(
         raise UserError(f"its variables are not those of the model: {', '.join(odd)[:120]} is only in one of them")
     place = {name: i for i, name in enumerate(order)}
     return torch.from_numpy(np.repeat(values[:, [place[name] for name in wanted]], counts, 0))
+
+
+def _own_order(order: list[Label]) -> list[Label]:
+    return sorted(order) if all(type(name) is int for name in order) else order  # type: ignore[type-var]
 
 
 def _chains(path: Path, field: str | None) -> Tensor:

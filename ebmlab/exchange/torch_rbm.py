@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ebmlab.energies import RBM
 from ebmlab.errors import WHY, UserError, explained
 from ebmlab.exchange.foreign import Foreign, machine
-from ebmlab.exchange.format import Format, needed, only
+from ebmlab.exchange.format import Format, lost_names, needed, only
 from ebmlab.io.files import Damaged, load, save
 
 LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # how torch.save began before it wrote zip archives
@@ -69,7 +69,7 @@ def _learnergy(foreign: Foreign) -> Any:
 def _write(kind: str) -> Any:
     def write(foreign: Foreign, path: Path) -> list[str]:
         save(_state(foreign, kind), path)
-        return []
+        return lost_names(foreign)
 
     return write
 

@@ -12,6 +12,7 @@ from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
 from ebmlab.data.interface import Data
+from ebmlab.data.weighted import weighted_states
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.accumulated import known
 from ebmlab.energies.pairwise.half_matrix import HalfMatrix
@@ -19,7 +20,7 @@ from ebmlab.energies.pairwise.statistics import Moments, half_moments
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.learners.replay_buffer import ReplayBuffer
-from ebmlab.learners.weighted_states import weighted_states
+from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.allocator import return_freed_memory
 from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers import GibbsSweep, Sampler
@@ -219,7 +220,8 @@ class BoltzmannLearning(Learner):
         return_freed_memory()
 
     def _all_data(self) -> tuple[Tensor, Tensor | None]:
-        return weighted_states(self.trainer, self.energy.domain.event_shape)
+        x, weights = weighted_states(data_of(self.trainer), "train")
+        return self.to_event(x), weights
 
     def _gradient(self) -> tuple[Tensor, Tensor]:
         """The gradient f - p in couplings and fields; 0 where no coupling learns."""

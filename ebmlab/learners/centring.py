@@ -12,10 +12,11 @@ Offsets = tuple[Tensor, Tensor]
 
 
 @torch.no_grad()
-def mean_units(energy: RBM | GRBM, v: Tensor) -> Offsets:
-    """The means over states `(B, V)` of u and of E[h | v]."""
-    u = v.mean(0) * energy.precision if isinstance(energy, GRBM) else v.mean(0)
-    return u, energy.units.mean(energy.hidden_given_visible(v)).mean(0)
+def mean_units(energy: RBM | GRBM, v: Tensor, weights: Tensor | None = None) -> Offsets:
+    """The means over states `(B, V)`, by their weights `(B,)` if there are any, of u and of E[h | v]."""
+    h = energy.units.mean(energy.hidden_given_visible(v))
+    mean_v, mean_h = (x.mean(0) if weights is None else weights.to(x) @ x / len(x) for x in (v, h))
+    return mean_v * energy.precision if isinstance(energy, GRBM) else mean_v, mean_h
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from ebmlab.engine import Replayed, run_compiled
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.compiled_chains import check_compilation
-from ebmlab.learners.fitting_data import weighted_mean
+from ebmlab.learners.fitting_data import by_their_weights, weighted_mean
 from ebmlab.learners.hidden_of_chains import hidden_at_start, hidden_of_data, hidden_of_state, keep_hidden
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.native import normal
@@ -165,22 +165,24 @@ class ContrastiveDivergence(Learner):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         x, weights = self.states(batch), self.weights(batch)
-        n = len(x)
         if self.data_noise:
             x = x + self.data_noise * normal(x)
-        with fast_products(self.energy, n), scaled_steps(self.sampler, self.step_factor):
+        with fast_products(self.energy, len(x)), scaled_steps(self.sampler, self.step_factor):
             if self.compile_chains and x.is_cuda:
                 info, y, data_energy, difference = self._replayed_contrast(x, weights)
             else:
                 contrast = self.energy.weighted_sum()
                 data_energy = self._add_data(contrast, x, weights)
-                info, y = self._subtract_negatives(contrast, self.start.draw(self.energy, n, x))
+                info, y = self._subtract_negatives(contrast, self._starts(x, weights))
                 difference = contrast.value()
             penalty = self.penalty() + self._regularizer(x, y)
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
             self._log_chains(info, x, y, weights)
         return difference + penalty if isinstance(penalty, Tensor) else difference
+
+    def _starts(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        return self.start.draw(self.energy, len(x), by_their_weights(x, weights))
 
     def _add_data(self, contrast: WeightedSum, x: Tensor, weights: Tensor | None) -> Tensor:
         """Adds the mean energy of data x `(B, *event)`, and returns it."""
@@ -250,7 +252,7 @@ class ContrastiveDivergence(Learner):
 
         last, kept, acceptance, hops, data_energy, value, *grads = self._replayed(
             contrasted,
-            [self.start.draw(self.energy, len(x), x), x, *([] if weights is None else [weights])],
+            [self._starts(x, weights), x, *([] if weights is None else [weights])],
             self.energy,
             self.sampler,
             settings=(num_steps, self.num_steps, self.burn_in, self.density),

@@ -9,6 +9,7 @@ from torch import Tensor
 from ebmlab.data.interface import Data
 from ebmlab.domains import Binary, Domain, Real
 from ebmlab.errors import UserError
+from ebmlab.numerics.noise import by_weight, uniform_numbers
 from ebmlab.product import Product
 
 
@@ -37,6 +38,13 @@ def refuse_weights(data: Data, learner: str) -> None:
         raise UserError(
             f"{data.title} gives weights, which {learner} would not heed: use ContrastiveDivergence or PseudoLikelihood"
         )
+
+
+def by_their_weights(x: Tensor, weights: Tensor | None) -> Tensor:
+    """As many states as in a batch `(B, *event)`, drawn from it by weights `(B,)`; the batch itself when None."""
+    if weights is None:
+        return x
+    return x[by_weight(weights, len(x), start=uniform_numbers(device=x.device))]
 
 
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:

@@ -9,6 +9,7 @@ from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from ebmlab.data.weighted import weighted_states
 from ebmlab.domains import Real
 from ebmlab.energies import Base, Energy, Gaussian
 from ebmlab.errors import UserError
@@ -42,9 +43,9 @@ class FittedGaussian(Base):
         self.register_buffer("root", torch.eye(domain.size))
 
     @torch.no_grad()
-    def fit_(self, x: Tensor) -> None:
-        """Takes the law of `Gaussian.fit(x)`, whose covariance is shrunk so that no direction is left out."""
-        law = Gaussian.fit(x)
+    def fit_(self, x: Tensor, weights: Tensor | None = None) -> None:
+        """Takes the law of `Gaussian.fit`, whose covariance is shrunk so that no direction is left out."""
+        law = Gaussian.fit(x, weights=weights)
         self.mean.copy_(law.mean)
         self.root.copy_(law.root)
 
@@ -134,7 +135,8 @@ class NoiseContrast(SampleLoss):
         if stage != "fit" or self.log_z != 0:  # trained before
             return
         if isinstance(self.noise, FittedGaussian):
-            self.noise.fit_(self.to_event(data_of(self.trainer).states("train", NUM_DRAWN)))
+            x, weights = weighted_states(data_of(self.trainer), "train", n=NUM_DRAWN)
+            self.noise.fit_(self.to_event(x), weights)
         with torch.no_grad(), own_numbers(0):
             y = self.noise.sample(NUM_DRAWN)
             ratios = self.noise(y) + self.noise.log_z - self.energy(y)

@@ -104,6 +104,21 @@ def drawn_by_column(weights: Tensor) -> tuple[Tensor, Tensor]:
     return count.clamp(max=last).long(), total
 
 
+def by_weight(weights: Tensor, n: int, *, start: Tensor) -> Tensor:
+    """Indices `(n,)`, in order, of systematic resampling (Kitagawa 1996): one uniform number decides for all.
+
+    An index comes n times its share of the total weight, rounded down or up at random, so that its mean is exact.
+
+    Args:
+        weights: at least 0, `(N,)`.
+        n: number of draws.
+        start: a uniform number, a scalar.
+    """
+    up_to = wide(weights).cumsum(0)
+    at = (torch.arange(n, dtype=up_to.dtype, device=up_to.device) + start) / n
+    return torch.searchsorted(up_to, at * up_to[-1], right=True).clamp(max=len(weights) - 1)
+
+
 def normal(like: Tensor) -> Tensor:
     """Standard normal numbers in the shape, type and layout of `like`, drawn in the order of its memory."""
     columns = like.dim() == 2 and not like.is_contiguous() and like.T.is_contiguous()

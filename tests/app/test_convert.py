@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from helpers_trainer import quiet_trainer
 
 import ebmlab
 from ebmlab.app.cli import main
-from ebmlab.energies import RBM, CategoricalRBM
+from ebmlab.datamodules import Alignment, Arrays
+from ebmlab.energies import RBM, CategoricalRBM, Energy, Ising, Potts
 from ebmlab.evaluation import ais
 from ebmlab.exchange import read, write
 from ebmlab.io.files import load_checkpoint
 from ebmlab.io.zoo import pack
+from ebmlab.learners import ContrastiveDivergence
 from ebmlab.samplers import Gibbs
 
 
@@ -92,6 +97,74 @@ def test_labels_bits_and_offsets_travel(folder: None) -> None:
     assert (energies - energies[2]).tolist() == [-0.5, 1, 0]
     main(["convert", "mine", "back.bqm"])
     assert read("back.bqm").names == ("b", "a") and read("back.bqm").offset == read("qubo.bqm").offset == 0.25
+
+
+def test_numbers_of_nodes_are_labels_too(folder: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """Samples whose nodes come in another order are put in that of the model."""
+    Path("chain.rud").write_text("3 2\n1 2 1\n2 3 -2\n")
+    main(["convert", "chain.rud", "mine"])
+    assert ebmlab.load("mine").preprocessing.columns == ("1", "2", "3")
+    rows, order = [[1, 1, -1], [-1, 1, 1]], [3, 1, 2]
+    content = {"type": "SampleSet", "variable_labels": order, "variable_type": "SPIN", "num_rows": 2}
+    content |= {"sample_packed": False, "sample_data": {"data": rows, "use_bytes": False}, "vectors": {}}
+    Path("set.json").write_text(json.dumps(content))
+    main(["score", "set.json", "--ckpt_path", "mine"])
+    energies = read("chain.rud").energy(torch.tensor([[1.0, -1, 1], [1, 1, -1]]))
+    assert f"mean energy {float(energies.mean()):g}" in capsys.readouterr().out
+
+
+def fitted(energy: Energy, data: Any) -> Path:
+    """A checkpoint of one step of training."""
+    learner = ContrastiveDivergence(energy, Gibbs(), num_steps=1)
+    trainer = quiet_trainer(Path(), max_steps=1, limit_val_batches=0)
+    trainer.fit(learner, data)
+    trainer.save_checkpoint("own.ckpt")
+    return Path("own.ckpt")
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:You are trying to `self.log")
+def test_letters_and_columns_of_an_own_family_travel(folder: None, capsys: pytest.CaptureFixture[str]) -> None:
+    letters = np.random.default_rng(0).choice([*"ACGT-"], (40, 4))
+    texts = [f"{a}{b}-{c}{d}" for a, b, c, d in letters]
+    Path("dna.fasta").write_text("".join(f">s{i}\n{text}\n" for i, text in enumerate(texts)))
+    data = Alignment("dna.fasta", alphabet="ACGT-", identity=None, batch_size=10, max_sequence_gaps=0.9)
+    energy = Potts(4, 5)
+    for p in energy.parameters():
+        torch.nn.init.normal_(p)
+    fitted(energy, data)
+    assert data.preprocessing.columns == ("1", "2", "4", "5")
+    expected = ebmlab.load("own.ckpt").energy(np.array([[0, 1, 2, 3], [1, 1, 2, 4]]))
+    main(["convert", "own.ckpt", "own.dca"])
+    main(["convert", "own.ckpt", "own.model"])
+    said = capsys.readouterr().out
+    assert "alphabet ACGT-" in said and "not carried over: the names of the variables" in said
+    assert read("own.model").names == (1, 2, 4, 5)
+    for name in ("own.dca", "own.model"):
+        found = read(name)
+        place = [found.facts["alphabet"].index(letter) for letter in "ACGT-"]
+        states = torch.tensor([[0, 1, 2, 3], [1, 1, 2, 4]]).apply_(lambda k, place=place: place[k])
+        assert found.energy(found.states(states)).tolist() == pytest.approx(expected.tolist(), abs=1e-4)
+    main(["convert", "own.ckpt", "copy"])
+    main(["score", "dna.fasta", "--ckpt_path", "copy"])
+    own = ebmlab.load("own.ckpt").preprocessing
+    assert ebmlab.load("copy").preprocessing == own and own.letters == "ACGT-"
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:You are trying to `self.log")
+def test_how_raw_data_become_states_is_kept_or_said_to_be_lost(
+    folder: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.random.default_rng(0).integers(0, 2, (40, 3)).astype(np.float64)
+    np.savetxt("bits.csv", x, "%d", ",", header="q0,q1,q2", comments="")
+    fitted(Ising.learnable(3), Arrays("bits.csv", domain="spin", batch_size=10))
+    main(["convert", "own.ckpt", "copy.ckpt"])
+    assert "not carried over: the learner" in capsys.readouterr().out
+    own, copy = (ebmlab.load(name) for name in ("own.ckpt", "copy.ckpt"))
+    assert copy.preprocessing == own.preprocessing and own.preprocessing.columns == ("q0", "q1", "q2")
+    np.testing.assert_array_equal(own.energy(x), copy.energy(x))
+    main(["convert", "own.ckpt", "own.npz"])
+    assert "not carried over: how raw data become states" in capsys.readouterr().out
+    assert read("own.npz").names == ("q0", "q1", "q2")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 from ebmlab.data.batch_checks import check_first_batch
 from ebmlab.data.interface import Points
+from ebmlab.data.weighted import weighted_states
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.datamodules.scaling import Form, scaling
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
@@ -21,7 +22,6 @@ from ebmlab.energies import Ising
 from ebmlab.energies.pairwise.statistics import half_moments
 from ebmlab.errors import UserError
 from ebmlab.learners import BoltzmannLearning
-from ebmlab.learners.weighted_states import weighted_states
 from ebmlab.reading.number_files import read_numbers
 
 
@@ -305,6 +305,20 @@ def test_weights_come_from_a_file_and_stay_with_their_samples(tmp_path: Path) ->
         Arrays(str(tmp_path / "x.npy"), "binary", weights_file=str(tmp_path / "w.txt"))
 
 
+def test_real_numbers_are_standardised_by_their_weights(tmp_path: Path) -> None:
+    x = RNG.normal(3, 2, (40, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "w.txt").write_text("0\n1\n2\n7\n" * 10)
+    data = Arrays(str(tmp_path / "x.npy"), weights_file=str(tmp_path / "w.txt"), batch_size=5)
+    part = data.part("train")[1]
+    repeated = np.repeat(x[part], np.tile([0, 1, 2, 7], 10)[part], 0)
+    mean, std = data.moments()
+    assert mean == pytest.approx(repeated.mean(0), rel=1e-5) and std == pytest.approx(repeated.std(0), rel=1e-5)
+    x[::4] = 1e6  # does not count
+    np.save(tmp_path / "y.npy", x)
+    assert Arrays(str(tmp_path / "y.npy"), weights_file=str(tmp_path / "w.txt"), batch_size=5).moments() == (mean, std)
+
+
 def test_a_weight_of_two_is_a_sample_twice(tmp_path: Path) -> None:
     x = torch.randint(2, (30, 5), generator=torch.Generator().manual_seed(0)) * 2 - 1
     np.save(tmp_path / "once.npy", x.numpy())
@@ -314,6 +328,6 @@ def test_a_weight_of_two_is_a_sample_twice(tmp_path: Path) -> None:
     learner = BoltzmannLearning(Ising.learnable(5), num_chains=50, pseudo_count=0.0)
     pl.Trainer(max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False).fit(learner, data)
     twice = x[part].repeat_interleave(1 + part % 2, 0).float()
-    x, weights = weighted_states(learner.trainer, (5,))
+    x, weights = weighted_states(data, "train")
     assert weights is not None
     torch.testing.assert_close(half_moments(x, weights).two.full(), half_moments(twice).two.full())

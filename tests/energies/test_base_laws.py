@@ -8,7 +8,7 @@ from helpers_grbm import make_grbm
 from helpers_mutants import mutant
 from torch import Tensor, nn
 
-from ebmlab.domains import Binary, Categorical, Real, Spin
+from ebmlab.domains import Binary, Categorical, Domain, Real, Spin
 from ebmlab.energies import (
     GRBM,
     MLP,
@@ -29,6 +29,7 @@ from ebmlab.energies import (
 )
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, ais, data_law, exact_log_z, exact_samples, mean_field, reverse_ais
+from ebmlab.product import Product
 from ebmlab.samplers import DMALA, GWG, MALA, BlockGibbs, ChromaticGibbs, Gibbs, GibbsSweep, Sampler
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-10}
@@ -315,3 +316,13 @@ def test_ais_from_frequencies_finds_log_z(hidden: int) -> None:
     assert abs(z_score(result, exact)) < 4
     back = reverse_ais(energy, sampler, exact_samples(energy, 500), base=base, num_temperatures=20)
     assert abs(back.log_z - exact) < 0.2
+
+
+@pytest.mark.parametrize("domain", [Binary(3), Categorical(3, 4), Real(3), Product.of_columns([3, 2, 0, 0])], ids=str)
+def test_the_law_of_weighted_data_is_that_of_repeated_data(domain: Domain) -> None:
+    x, times = domain.random(20), torch.arange(20) % 4
+    counted, once = data_law(domain, x, weights=times / times.float().mean()), data_law(domain, x[times > 0])
+    again = data_law(domain, x.repeat_interleave(times, 0))
+    at = domain.random(50)
+    torch.testing.assert_close(counted(at) + counted.log_z, again(at) + again.log_z, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(counted(at) + counted.log_z, once(at) + once.log_z, atol=1e-2)

@@ -61,7 +61,11 @@ def test_numbers_of_values_and_a_round_trip(tmp_path: Path) -> None:
     energy = Potts(4, 5, pairs=[[0, 1], [1, 3]]).double()
     for p in energy.parameters():
         torch.nn.init.normal_(p)
-    assert write(Foreign(energy, "", form="values"), tmp_path / "a.dca") == []
+    lost = write(Foreign(energy, "", form="values"), tmp_path / "a.dca")
+    assert lost == ["what the values stand for: they are written as -ACGU"]
+    known = Foreign(energy, "", form="values", facts={"alphabet": "ACGT-"})
+    assert write(known, tmp_path / "dna.dca") == []
+    assert torch.equal(read(tmp_path / "dna.dca").energy.field[:, [1, 2, 3, 4, 0]], energy.field)
     found = read(tmp_path / "a.dca")
     assert found.facts["alphabet"] == "-ACGU"
     assert torch.equal(found.energy.coupling, energy.coupling) and torch.equal(found.energy.field, energy.field)

@@ -72,7 +72,7 @@ def test_what_is_written_for_evcouplings_comes_back_bit_for_bit(tmp_path: Path) 
     energy = Potts(4, 5, pairs=[[0, 1], [1, 3]])
     for p in energy.parameters():
         torch.nn.init.normal_(p)
-    given = Foreign(energy, "", form="values", names=(3, 4, 6, 9))
+    given = Foreign(energy, "", form="values", names=(3, 4, 6, 9), facts={"alphabet": "-ACGU"})
     assert write(given, tmp_path / "a.model") == ["frequencies, which are NaN in the file"]
     found = read(tmp_path / "a.model")
     assert found.names == given.names and found.facts["alphabet"] == "-ACGU"

@@ -12,8 +12,9 @@ import torch
 
 from ebmlab.app.cli import main
 from ebmlab.datamodules import Arrays
+from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_samples
-from ebmlab.exchange import read, read_samples
+from ebmlab.exchange import read, read_samples, variables
 
 
 def sample_set(rows: list[list[int]], names: list[str], packed: bool = False, counts: list[int] | None = None) -> str:
@@ -49,6 +50,24 @@ def test_dimods_own_sample_sets_over_more_than_one_word(tmp_path: Path) -> None:
 def test_numbers_come_in_their_order(tmp_path: Path) -> None:
     (tmp_path / "set").write_text(sample_set(ROWS, [2, 0, 1]))  # type: ignore[list-item]
     assert read_samples(tmp_path / "set").tolist() == [[-1, 1, 1], [-1, 1, -1]]
+
+
+def test_numbers_from_one_come_in_their_order(tmp_path: Path) -> None:
+    (tmp_path / "set").write_text(sample_set(ROWS, [3, 1, 2]))  # type: ignore[list-item]
+    assert read_samples(tmp_path / "set").tolist() == [[-1, 1, 1], [-1, 1, -1]]
+    assert variables(tmp_path / "set") == ("1", "2", "3")
+
+
+def test_variables_of_arrays_are_put_in_the_order_of_the_training_file(tmp_path: Path) -> None:
+    (tmp_path / "set.json").write_text(sample_set(20 * [[1, -1, -1]], ["b", "a", "c"]))
+    (tmp_path / "other.json").write_text(sample_set(4 * [[-1, -1, 1]], ["c", "a", "b"]))
+    data = Arrays(str(tmp_path / "set.json"), val=str(tmp_path / "other.json"), domain="spin", batch_size=4)
+    assert data.preprocessing.columns == ("b", "a", "c")
+    for loader in (data.train_dataloader(), data.val_dataloader()):
+        assert next(iter(loader)).tolist() == 4 * [[1, -1, -1]]
+    (tmp_path / "other.json").write_text(sample_set(4 * [[-1, -1, 1]], ["c", "a", "d"]))
+    with pytest.raises(UserError, match="b, d is only in one of them"):
+        Arrays(str(tmp_path / "set.json"), val=str(tmp_path / "other.json"), domain="spin").val_dataloader()
 
 
 def test_arrays_take_sample_sets_and_hdf5(tmp_path: Path) -> None:

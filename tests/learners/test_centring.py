@@ -121,7 +121,8 @@ def test_offsets_are_sliding_means_of_earlier_batches_and_are_resumed(tmp_path: 
     used: list[tuple[Tensor, Tensor]] = []
     seen: list[tuple[Tensor, Tensor]] = []
 
-    def watch(energy: RBM, v: Tensor) -> tuple[Tensor, Tensor]:
+    def watch(energy: RBM, v: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        assert weights is None
         seen.append(mean_units(energy, v))
         torch.testing.assert_close(seen[-1], (v.mean(0), torch.sigmoid(energy.hidden_given_visible(v)).mean(0)))
         return seen[-1]

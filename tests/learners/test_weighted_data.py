@@ -20,14 +20,17 @@ from ebmlab.learners import (
     EnergyDiscrepancy,
     Estimator,
     Exact,
+    FromData,
     FromNoise,
     GradientGuided,
     Learner,
     PseudoLikelihood,
     RatioMatching,
+    ReplayBuffer,
     UniformSubset,
 )
 from ebmlab.samplers import Gibbs
+from ebmlab.samplers.initial_states import Start
 
 WEIGHTS = torch.tensor([3.0, 1.0, 2.0])
 
@@ -143,3 +146,12 @@ def test_a_learner_that_would_not_heed_weights_refuses_them(monkeypatch: pytest.
     monkeypatch.setattr(data, "domains", (Binary,), raising=False)
     with pytest.raises(UserError, match="gives weights, which Unweighted would not heed"):
         Unweighted(MLP(4)).check_data(data)
+
+
+@pytest.mark.parametrize("start", [FromData(), ReplayBuffer(3, init="data")], ids=["data", "buffer"])
+def test_chains_start_at_data_by_their_weights(start: Start, tmp_path: Path) -> None:
+    """Chains that stay where they start are the data again, and there is nothing to learn."""
+    learner = ContrastiveDivergence(energies()[0], Stays(), start=start)
+    before = [p.detach().clone() for p in learner.parameters()]
+    quiet_trainer(tmp_path, max_epochs=2).fit(learner, datamodule=Pairs(weights=torch.tensor([3.0, 0.0, 0.0])))
+    torch.testing.assert_close(list(learner.parameters()), before)
