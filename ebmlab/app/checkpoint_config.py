@@ -31,7 +31,7 @@ from ebmlab.io.old_names import bring_up_to_date
 TABLES = ("ebmlab", "torch", "pytorch_lightning.cli.ReduceLROnPlateau")  # whose parts a model may name
 NOT_DATA = ("root", "path", "train", "val", "test", "download")  # options of datamodules that are paths or reach out
 _SETTING = re.compile(r"\$\{setting:[A-Za-z_][\w.]*\}|\$\{event_size:\d?\}")
-_WORDS = re.compile(r"\w[\w /+-]{0,99}")
+_WORDS = re.compile(r"[\w-][\w /+-]{0,99}")  # also an alphabet that begins with the letter of a gap
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 

@@ -20,6 +20,7 @@ import yaml
 from helpers_tier import cases
 
 import ebmlab
+from ebmlab.app.checkpoint_config import beside
 from ebmlab.app.cli import main
 from ebmlab.app.own_runs import check_links
 from ebmlab.app.wandb_run import git_commit, wandb_run
@@ -186,6 +187,14 @@ def test_what_is_no_plain_setting_of_the_model_is_refused(
     named = "--output=helper.d" if command == "predict" else "--name=helper.v2"
     line = fails(command, f"--ckpt_path={CHECKPOINT}", named, bare=True)
     assert said in line and "\x1b" not in line and "\x07" not in line
+
+
+def test_letters_of_sequences_are_words(tmp_path: Path) -> None:
+    letters = {"alphabet": "-ACGU", "gap": "-"}
+    model = callback("ebmlab.learners.ContrastiveDivergence", num_steps=1)
+    config = {"model": model, "data": callback("ebmlab.datamodules.Alignment", path="family.fasta", **letters)}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    assert beside(tmp_path / "config.yaml")["data"]["init_args"] == letters
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # torchvision keeps the answer that says no
