@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
+from ebmlab.numerics.means import as_floats
 from ebmlab.settings import require_count
 
 
@@ -23,7 +24,7 @@ class Edges(Recorded):
         size: d, the number of sites.
         rows: the row of each entry, int64 and ascending; every edge has two entries. A config gives lists.
         columns: its column, ascending within a row.
-        values: the entry, J_ij.
+        values: the entry, J_ij; whole numbers become torch's default floating type.
 
     Example:
         >>> Edges.of(torch.tensor([[0.0, 0.5], [0.5, 0.0]])).columns
@@ -39,7 +40,8 @@ class Edges(Recorded):
     ) -> None:
         self.size = size
         self.rows, self.columns = (torch.as_tensor(ends, dtype=torch.int64) for ends in (rows, columns))
-        self.values = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.get_default_dtype())
+        given = isinstance(values, Tensor)
+        self.values = as_floats(values) if given else torch.tensor(values, dtype=torch.get_default_dtype())
 
     @classmethod
     def of(cls, matrix: Tensor) -> Edges:

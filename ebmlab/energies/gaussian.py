@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Real
 from ebmlab.energies.paths.reference import Base
 from ebmlab.errors import UserError
-from ebmlab.numerics.means import mean_of
+from ebmlab.numerics.means import as_floats, mean_of
 from ebmlab.numerics.unrounded import unrounded
 
 SHRINKAGE = 0.2
@@ -21,7 +21,7 @@ class Gaussian(Base):
     """E(x) = (x - m)' C^-1 (x - m) / 2.
 
     Args:
-        mean: m, in the shape of x.
+        mean: m, in the shape of x; the law has its floating type, or torch's default one if m is of whole numbers.
         covariance: C, `(d, d)` for x of d numbers; symmetric and positive definite.
 
     Raises:
@@ -41,6 +41,7 @@ class Gaussian(Base):
 
     def __init__(self, mean: Tensor, covariance: Tensor) -> None:
         super().__init__()
+        mean = as_floats(mean)
         self.domain = Real(tuple(mean.shape))
         if tuple(covariance.shape) != (mean.numel(), mean.numel()):
             raise UserError(
@@ -68,7 +69,7 @@ class Gaussian(Base):
             raise UserError(f"Gaussian: shrinkage is {shrinkage}, but must be above 0 and at most 1")
         flat = x.flatten(1).double()
         centred = flat - mean_of(flat, weights)
-        counted = centred.T if weights is None else centred.T * (weights / weights.mean()).to(flat)
+        counted = centred.T if weights is None else centred.T * (len(x) * weights / weights.sum()).to(flat)
         covariance = counted @ centred / len(x)
         variance = float(covariance.diagonal().mean()) or 1.0
         covariance = (1 - shrinkage) * covariance

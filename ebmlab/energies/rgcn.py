@@ -92,7 +92,7 @@ class RGCN(Energy):
         """Sets `density` from the data's mean: one number for all edges, as the order of nodes is arbitrary."""
         if not ((mean >= 0) & (mean <= 1)).all():
             raise UserError("RGCN: base is a mean of 0/1 bits, its numbers must be in [0, 1]")
-        self.density.copy_(mean.mean())
+        self.density.copy_(mean.to(self.density).mean())
 
     def _weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Presence m `(B, n)`, and the weights of node j's message along relation r to node i, `(B, n, 3 n)`.

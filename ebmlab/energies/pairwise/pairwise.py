@@ -15,6 +15,7 @@ from ebmlab.energies.energy import Around, Energy
 from ebmlab.energies.pairwise.neighbours import Neighbours
 from ebmlab.errors import UserError
 from ebmlab.graphs import Edges, colour
+from ebmlab.numerics.means import as_floats
 from ebmlab.numerics.unrounded import unrounded
 
 SPARSE = 0.015  # share of non-zero couplings below which summing over neighbours beats a matrix product (on CPU)
@@ -251,8 +252,7 @@ def _edges(name: str, coupling: Matrix) -> Edges:
 
 
 def _entries(name: str, coupling: Tensor | Sequence[Sequence[float]]) -> Edges:
-    matrix = as_numbers(coupling, f"{name}: coupling")
-    matrix = matrix if matrix.is_floating_point() else matrix.to(torch.get_default_dtype())
+    matrix = as_floats(as_numbers(coupling, f"{name}: coupling"))
     if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1] or matrix.numel() == 0:
         raise UserError(f"{name}: coupling has shape {tuple(matrix.shape)}, but must be a square matrix (d, d)")
     edges = Edges.of(matrix)  # often few; NaN counts as one

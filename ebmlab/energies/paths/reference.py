@@ -14,6 +14,7 @@ from ebmlab.domains import Binary, Categorical, Domain, Finite, Real, Spin
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import UserError
 from ebmlab.native import bernoulli
+from ebmlab.numerics.means import as_floats
 from ebmlab.numerics.noise import categorical
 from ebmlab.numerics.unrounded import unrounded
 from ebmlab.product import Product
@@ -105,7 +106,7 @@ class Bernoulli(Base):
         if not ((mean >= 0) & (mean <= 1)).all():
             raise UserError("Bernoulli: mean is a mean of bits, its numbers must be in [0, 1]")
         self.domain = Binary(tuple(mean.shape))
-        self.register_buffer("logits", mean.clamp(0.01, 0.99).logit(), persistent=False)
+        self.register_buffer("logits", as_floats(mean).clamp(0.01, 0.99).logit(), persistent=False)
 
     @property
     def log_z(self) -> float:
@@ -157,7 +158,7 @@ class Frequencies(Base):
             raise UserError("Frequencies: frequencies are those of classes: none below 0, and those of a site sum to 1")
         self.domain = Categorical(tuple(frequencies.shape[:-1]), q)
         mixed = 0.99 * shares / shares.sum(-1, keepdim=True) + 0.01 / q
-        self.register_buffer("logits", mixed.log().to(frequencies.dtype), persistent=False)
+        self.register_buffer("logits", mixed.log().to(as_floats(frequencies).dtype), persistent=False)
 
     @property
     def log_z(self) -> float:

@@ -13,6 +13,7 @@ from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.native import sum_softplus
+from ebmlab.numerics.means import as_floats
 from ebmlab.settings import require_positive
 
 
@@ -46,7 +47,7 @@ class Tempering(Energy):
         super().__init__()
         self.domain = energy.domain
         self.energy = energy
-        given = beta if isinstance(beta, Tensor) else torch.tensor(beta, dtype=energy.dtype)
+        given = as_floats(beta) if isinstance(beta, Tensor) else torch.tensor(beta, dtype=energy.dtype)
         self.register_buffer("beta", given, persistent=False)
 
     @property
