@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
-from ebmlab.samplers import Sampler
+from ebmlab.samplers import Sampler, State
 
 
 def alone_and_together(
@@ -68,3 +68,23 @@ def alone_and_together(
     changed = run(torch.cat([x[:1], (x.flip(0) if others is None else others)[1:]]))
     check([part[:, :1] for part in changed], [part[:, :1] for part in together])
     return int(noise["calls"])
+
+
+def repeats_itself(sampler: Sampler, energy: Energy, state: State) -> None:
+    """Asserts that two steps from one state with one seed agree, and that all the state's attributes stay."""
+    before = {name: (value, copied(value)) for name, value in vars(state).items()}
+    found = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        new, info = sampler.step(energy, state)
+        found.append((new.x, info.acceptance, info.hops))
+    torch.testing.assert_close(*found, rtol=0, atol=0, equal_nan=True)
+    assert vars(state).keys() == before.keys()
+    for name, value in vars(state).items():
+        assert value is before[name][0], name
+        if isinstance(value, Tensor):
+            torch.testing.assert_close(value, before[name][1], rtol=0, atol=0, equal_nan=True)
+
+
+def copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value

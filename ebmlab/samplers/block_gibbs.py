@@ -26,23 +26,30 @@ MOST = 32  # chains that move at once
 
 @dataclass(kw_only=True)
 class BlockGibbsState(BipartiteState):
-    """x, and h ~ p(h | x), which is drawn when it is first read, by the next step at the latest.
+    """x, and h ~ p(h | x): as given, else drawn when it is first read.
 
-    The last state of a chain therefore costs no draw of h, unless somebody reads it.
+    Steps go on from an h that is given, and draw one of their own elsewhere. They do not look at what was read, so that
+    the next state depends on this one and the generator alone. A state whose h nobody reads costs no other draw of it.
     """
 
     units: HiddenUnits = BITS
 
     def _keep(self, hidden: Tensor | None) -> None:
-        self._hidden: Tensor | None = hidden
+        self._given, self._shown = hidden, hidden
 
     def _read(self) -> Tensor:
-        if self._hidden is None:
-            assert self.logits is not None
-            self._hidden = self.units.sample(self.logits)
-        return self._hidden
+        if self._shown is None:
+            self._shown = self.draw()
+        return self._shown
 
     hidden = property(_read, _keep)  # replaces the field of the base class, which `__init__` still sets
+
+    def draw(self) -> Tensor:
+        """The h from which a step goes on, `(B, H)`: as given, else drawn anew at each call."""
+        if self._given is not None:
+            return self._given
+        assert self.logits is not None
+        return self.units.sample(self.logits)
 
 
 @dataclass
@@ -63,7 +70,7 @@ def start(energy: Energy, x: Tensor, settings: Sequence[Number], known: PerChain
 
 def step(energy: Energy, state: BlockGibbsState, settings: Sequence[Number]) -> tuple[BlockGibbsState, Info]:
     """H ~ p(h | x), and then the next x ~ p(v | h)."""
-    new = start(energy, cast(Bipartite, energy).sample_visible(state.hidden), settings)
+    new = start(energy, cast(Bipartite, energy).sample_visible(state.draw()), settings)
     assert new.logits is not None
     return new, Info(Sure(new.x, new.logits), Moved(energy.domain, new.x, state.x))
 

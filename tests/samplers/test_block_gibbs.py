@@ -10,15 +10,16 @@ from helpers_grbm import FAIL, PASS, ExactGRBM, invariance_p, last_state, make_g
 from helpers_mutants import mutant
 from torch import Tensor
 
-from ebmlab.energies import GRBM
-from ebmlab.samplers import BlockGibbs
+from ebmlab.energies import GRBM, RBM
+from ebmlab.samplers import BlockGibbs, State
+from ebmlab.samplers.block_gibbs import Drawn
 
 MUTANTS = {
     "hidden units from the wrong logits": ("self.units.sample(self.logits)", "self.units.sample(-self.logits)"),
     "mean field in place of draws": ("self.units.sample(self.logits)", "(self.logits > 0).to(self.logits)"),
     "h given the v before": (
-        "start(energy, cast(Bipartite, energy).sample_visible(state.hidden), settings)",
-        "replace(start(energy, state.x, settings), x=energy.sample_visible(state.hidden))",
+        "start(energy, cast(Bipartite, energy).sample_visible(state.draw()), settings)",
+        "replace(start(energy, state.x, settings), x=energy.sample_visible(state.draw()))",
     ),
 }
 
@@ -59,7 +60,8 @@ def test_one_step_has_the_conditional_moments() -> None:
     torch.manual_seed(0)
     grbm, n = make_grbm(2), 100_000
     x = torch.tensor([[0.7, -1.2]], dtype=torch.float64).expand(n, 2)
-    old = BlockGibbs().init(grbm, x)
+    drawn = BlockGibbs().init(grbm, x)
+    old = BlockGibbs().init(grbm, x, known=Drawn(drawn.hidden))
     new, _ = BlockGibbs().step(grbm, old)
     assert old.hidden is not None and new.hidden is not None
     with torch.no_grad():
@@ -69,3 +71,50 @@ def test_one_step_has_the_conditional_moments() -> None:
     assert (residual.mean(0) * n**0.5).abs().max() < 5
     assert ((residual.square().mean(0) - 1) * (n / 2) ** 0.5).abs().max() < 5
     assert (residual.T @ (old.hidden - p) / (p * (1 - p)).sqrt()).abs().max() < 5 * n**0.5
+
+
+def stepped(rbm: RBM, state: State, seed: int) -> Tensor:
+    torch.manual_seed(seed)
+    x: Tensor = BlockGibbs().step(rbm, state)[0].x
+    return x
+
+
+def wild_rbm() -> RBM:
+    torch.manual_seed(0)
+    rbm = RBM(6, 4)
+    torch.nn.init.normal_(rbm.W, std=2.0)
+    return rbm
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["from init", "from a step"])
+def test_a_step_depends_on_the_state_and_the_generator_alone(later: bool) -> None:
+    """Neither an earlier step from the same state nor a look at its hidden units changes it."""
+    rbm = wild_rbm()
+    state = BlockGibbs().init(rbm, rbm.domain.random(50))
+    state = BlockGibbs().step(rbm, state)[0] if later else state
+    first = stepped(rbm, state, 1)
+    assert torch.equal(stepped(rbm, state, 1), first) and not torch.equal(stepped(rbm, state, 2), first)
+    seen = state.hidden
+    assert torch.equal(state.hidden, seen)
+    assert torch.equal(stepped(rbm, state, 1), first)
+
+
+def test_steps_from_one_state_have_hidden_units_of_their_own() -> None:
+    """The mean of x after one step is that of p(x' | x), by enumeration of h, from many steps of one state."""
+    rbm, n = wild_rbm(), 20_000
+    state = BlockGibbs().init(rbm, rbm.domain.random(1))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        mean = torch.cat([BlockGibbs().step(rbm, state)[0].x for _ in range(n)]).mean(0)
+        p = rbm.hidden_given_visible(state.x).sigmoid()
+        h = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 4)
+        expected = (p * h + (1 - p) * (1 - h)).prod(1) @ rbm.visible_given_hidden(h).sigmoid()
+    assert ((mean - expected).abs() < 5 * (expected * (1 - expected) / n).sqrt()).all()
+
+
+def test_steps_go_on_from_hidden_units_that_are_given() -> None:
+    rbm, x = wild_rbm(), torch.zeros(2000, 6)
+    state = BlockGibbs().init(rbm, x, known=Drawn(torch.tensor([1.0, 0.0, 0.0, 1.0]).expand(2000, -1)))
+    with torch.no_grad():
+        expected = rbm.visible_given_hidden(state.hidden[:1]).sigmoid()[0]
+    assert ((stepped(rbm, state, 1).mean(0) - expected).abs() < 5 * (expected * (1 - expected) / 2000).sqrt()).all()

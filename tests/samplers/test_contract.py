@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_batch import alone_and_together
+from helpers_batch import alone_and_together, repeats_itself
 from helpers_grbm import Banana, last_state, make_grbm
 from torch import Tensor
 
@@ -126,6 +126,15 @@ def test_sample_repeats_step_and_averages_info(sampler: Sampler) -> None:
     torch.testing.assert_close(mean.acceptance, torch.stack(acceptance).mean(0), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(mean.hops, torch.stack(hops).mean(0), rtol=1e-12, atol=1e-12)
     assert mean.evaluations == pytest.approx(1.0)
+
+
+@every_sampler
+def test_a_step_leaves_its_state_as_it_was_and_repeats_itself(sampler: Sampler) -> None:
+    grbm = make_grbm(2)
+    state = sampler.init(grbm, start(), 5)
+    for _ in range(3):
+        repeats_itself(sampler, grbm, state)
+        state, _ = sampler.step(grbm, state)
 
 
 @every_sampler

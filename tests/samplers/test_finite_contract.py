@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_batch import alone_and_together
+from helpers_batch import alone_and_together, repeats_itself
 from helpers_cases import CASES, EXACT, PAIRS, STRUCTURED, mostly
 from helpers_finite import DOMAINS, MOSTLY_CUBIC, Target
 from torch import Tensor
@@ -76,6 +76,15 @@ def test_cost_of_a_step(name: str, domain: str, monkeypatch: pytest.MonkeyPatch)
         calls.clear()
         state, info = sampler.step(target, state)
         assert calls == [8] * (case.gradients or 0) and info.evaluations == case.gradients
+
+
+@pytest.mark.parametrize(("name", "domain"), PAIRS)
+def test_a_step_leaves_its_state_as_it_was_and_repeats_itself(name: str, domain: str) -> None:
+    target, sampler = Target(DOMAINS[domain], "cubic"), CASES[name].make(DOMAINS[domain])
+    state = sampler.init(target, DOMAINS[domain].random(8).double(), 5)
+    for _ in range(3):
+        repeats_itself(sampler, target, state)
+        state, _ = sampler.step(target, state)
 
 
 COUNTED = {
