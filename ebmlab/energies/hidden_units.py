@@ -122,11 +122,22 @@ class _LogSum(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         slope: Tensor = RECTIFIED.mean(*ctx.saved_tensors)
         return grads[0] * slope
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        slope: Tensor = RECTIFIED.mean(*ctx.saved_tensors)
+        return tangents[0] * slope
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int], inputs: Tensor) -> tuple[Tensor, int]:
+        each: Tensor = _LogSum.apply(inputs)
+        return each, in_dims[0]
 
 
 def _hazard(x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from helpers_tier import cases
 from scipy.stats import chisquare, kstest
 from torch import Tensor
 
-from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Clamped, bridge, reference, tempered
+from ebmlab.energies import GRBM, RBM, Bipartite, CategoricalRBM, Clamped, bridge, reference, tempered
 from ebmlab.energies.hidden_units import GAUSSIAN, RECTIFIED, GaussianUnits, HiddenUnits, Kind
 from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z, exact_mean, exact_samples
@@ -192,3 +193,40 @@ def test_other_kinds_are_refused(tmp_path: object) -> None:
     with pytest.raises(UserError, match="holds hidden units that are bits"):
         write(RBM(3, 2, hidden="rectified"), f"{tmp_path}/model.npz")
     assert isinstance(RBM(3, 2).units, HiddenUnits) and RBM(3, 2).has_bits
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own forward derivatives ask for it
+@pytest.mark.parametrize("kind", ["bits", *KINDS])
+@pytest.mark.parametrize("make", [RBM, GRBM, CategoricalRBM])
+def test_transforms_of_functions_agree_with_autograd(make: type[Bipartite], kind: Kind) -> None:
+    """`vmap`, forward derivatives, Hessians and gradients of each state in the parameters."""
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"num_values": 2} if make is CategoricalRBM else {}
+    energy = make(3, num_hidden=4, hidden=kind, **sizes).double()
+    for p in energy.parameters():
+        torch.nn.init.normal_(p, std=2.0)
+    x, along = energy.domain.random(5).double(), torch.randn(5, *energy.domain.event_shape).double()
+
+    def one(v: Tensor) -> Tensor:
+        return energy(v.unsqueeze(0))[0]
+
+    def with_parameters(parameters: dict[str, Tensor], v: Tensor) -> Tensor:
+        found: Tensor = torch.func.functional_call(energy, parameters, (v.unsqueeze(0),))
+        return found[0]
+
+    torch.testing.assert_close(torch.func.vmap(one)(x), energy(x))
+    _, rise = torch.func.jvp(energy, (x,), (along,))
+    torch.testing.assert_close(rise, (energy.gradient(x) * along).flatten(1).sum(1))
+    right = torch.stack([torch.autograd.functional.hessian(one, v) for v in x])
+    torch.testing.assert_close(torch.func.vmap(torch.func.hessian(one))(x), right)
+    parameters = {name: p.detach() for name, p in energy.named_parameters()}
+    each = torch.func.vmap(torch.func.grad(with_parameters), in_dims=(None, 0))(parameters, x)
+    for name, grad in torch.func.grad(lambda p: torch.func.functional_call(energy, p, (x,)).sum())(parameters).items():
+        torch.testing.assert_close(each[name].sum(0), grad)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rectified_units_are_mapped_over_any_axis(axis: int) -> None:
+    inputs = torch.randn(3, 4).double()
+    found = torch.func.vmap(RECTIFIED.log_sum, in_dims=axis)(inputs)
+    torch.testing.assert_close(found, RECTIFIED.log_sum(inputs.movedim(axis, 0)))
