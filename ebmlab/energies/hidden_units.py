@@ -141,8 +141,8 @@ class _LogSum(torch.autograd.Function):
 
 
 def _hazard(x: Tensor) -> Tensor:
-    """phi(x) / Phi(x)."""
-    hazard: Tensor = math.sqrt(2 / math.pi) / torch.special.erfcx(-x / math.sqrt(2))
+    """phi(x) / Phi(x), with derivatives that are finite: above 30 it is too small to count."""
+    hazard: Tensor = math.sqrt(2 / math.pi) / torch.special.erfcx(-x.clamp(max=30) / math.sqrt(2))
     return hazard
 
 

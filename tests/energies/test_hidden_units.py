@@ -59,6 +59,16 @@ def test_the_mean_is_the_derivative_of_the_sum_far_out_too(kind: str, dtype: tor
     torch.testing.assert_close(inputs.grad, UNITS[kind].mean(inputs.detach()), rtol=1e-3, atol=1e-6)
 
 
+def test_the_variance_of_rectified_units_is_the_second_derivative_far_out_too() -> None:
+    """1 - m (m - I) with the mean m, and 1 / I^2 - 6 / I^4 + ... far below 0."""
+    inputs = torch.tensor([-300.0, -30.0, -3.0, 0.0, 3.0, 29.0, 31.0, 300.0], dtype=torch.float64, requires_grad=True)
+    (mean,) = torch.autograd.grad(RECTIFIED.log_sum(inputs), inputs, create_graph=True)
+    (variance,) = torch.autograd.grad(mean.sum(), inputs)
+    at, m = inputs.detach(), mean.detach()
+    torch.testing.assert_close(variance[2:], 1 - m[2:] * (m[2:] - at[2:]))
+    torch.testing.assert_close(variance[:2], at[:2] ** -2 - 6 * at[:2] ** -4 + 50 * at[:2] ** -6, rtol=1e-6, atol=0)
+
+
 def test_a_rectified_unit_that_is_pushed_down_is_almost_exponential() -> None:
     """E[h] = 1/x - 2/x^3 + 10/x^5 - ... at I = -x."""
     x = torch.tensor([30.0, 300.0], dtype=torch.float64)
