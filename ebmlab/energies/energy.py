@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ebmlab.domains import Binary, Domain, Finite, Spin
-from ebmlab.energies import by_autograd
+from ebmlab.energies import by_autograd, materialised
 from ebmlab.energies.evaluation import Evaluation, PerChain
 from ebmlab.energies.state_types import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
 
-MANY = 2048  # states per evaluation when there are many
 DERIVED = (
     "value_and_grad",
     "gradient",
@@ -195,7 +194,7 @@ class Energy(Recorded, nn.Module):
         neighbours = flat.unsqueeze(1).repeat(1, index.shape[1], 1)
         neighbours.scatter_(2, index.unsqueeze(2), new.unsqueeze(2))
         here = (around or self.around(x))[0]
-        return self._many(neighbours.view(-1, *x.shape[1:])).view(batch, -1) - here.unsqueeze(1)
+        return materialised.energies_of(self, neighbours.view(-1, *x.shape[1:])).view(batch, -1) - here.unsqueeze(1)
 
     @takes_states
     def flip_energies(self, x: Tensor, index: Tensor | None = None) -> Tensor:
@@ -224,24 +223,7 @@ class Energy(Recorded, nn.Module):
             return torch.stack([flips.where(bits == 1, 0), flips.where(bits == 0, 0)], -1)
         if not isinstance(domain, Finite):
             raise UserError(f"value_differences needs a finite domain, {type(self).__name__} lives on {domain}")
-        flat = domain.flat(x)
-        if index is None:
-            index = torch.arange(domain.size, device=x.device).expand(len(x), domain.size)
-        batch, k = index.shape
-        if domain.num_values == 1:
-            return x.new_zeros(batch, k, 1)  # there are no neighbours
-        rows, columns, shifts = (torch.arange(n, device=x.device) for n in (batch, k, domain.num_values - 1))
-        present = domain.to_index(flat).gather(1, index).unsqueeze(2)
-        others = (present + shifts + 1) % domain.num_values
-        neighbours = flat[:, None, None].repeat(1, k, len(shifts), *[1] * (flat.dim() - 1))
-        neighbours[rows.view(-1, 1, 1), columns.view(-1, 1), shifts, index.unsqueeze(2)] = domain.values.to(x)[others]
-        here: Tensor = self(x)
-        changes = self._many(neighbours.view(-1, *x.shape[1:])).view(others.shape) - here.view(-1, 1, 1)
-        return changes.new_zeros(batch, k, domain.num_values).scatter(2, others, changes)
-
-    def _many(self, x: Tensor) -> Tensor:
-        """Energies of many states, `(n,)`, computed in parts: a network's activations take more memory than x."""
-        return torch.cat([self(part) for part in torch.split(x, MANY)])
+        return materialised.value_differences(self, x, index)
 
     @property
     def device(self) -> torch.device:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Spin
-from ebmlab.energies import Energy
+from ebmlab.energies import Energy, materialised
 from ebmlab.native import bernoulli, uniform
 from ebmlab.numerics.noise import categorical
 from ebmlab.samplers.state import Info
@@ -83,23 +83,28 @@ def place(domain: Finite, x: Tensor, block: Tensor, configurations: Tensor) -> T
     return copies.scatter_(2, index, values).view(-1, *x.shape[1:])
 
 
-def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None) -> Tensor:
+def change_differences(energy: Energy, x: Tensor, index: Tensor | None = None, *, here: Tensor | None = None) -> Tensor:
     """E(x with one coordinate changed) - E(x), for every other value of that coordinate.
 
     Args:
         energy: an energy on a finite domain.
         x: states, `(B, *event)`.
         index: the coordinates to change, `(B, k)`; None for all.
+        here: E(x) `(B,)`, if it is known: energies without a closed form of the differences do not evaluate it again.
 
     Returns:
         `(B, k, num_values - 1)`, one difference for each of the shifts 1, ..., num_values - 1.
     """
-    domain = energy.domain
+    domain, kind = energy.domain, type(energy)
     if isinstance(domain, Binary | Spin):
+        if here is not None and kind.flip_differences is Energy.flip_differences:
+            return energy.flip_differences(x, index, (here,)).unsqueeze(-1)
         return energy.flip_differences(x, index).unsqueeze(-1)
     assert isinstance(domain, Finite)
     values = domain.to_index(x).flatten(1) if index is None else values_at(domain, x, index)
     others = (values.unsqueeze(-1) + torch.arange(1, domain.num_values, device=x.device)) % domain.num_values
+    if here is not None and kind.value_differences is Energy.value_differences:
+        return materialised.value_differences(energy, x, index, here=here).gather(-1, others)
     return energy.value_differences(x, index).gather(-1, others)
 
 

@@ -30,11 +30,11 @@ class LocallyBalanced(MetropolisSampler):
     """Proposes y, one coordinate away from x, with probability proportional to g(p(y) / p(x)) (Zanella 2020, Eq. 3).
 
     The differences E(y) - E(x) are exact. One step needs the energies of y and of all its neighbours. Each counts as
-    one evaluation, size * (num_values - 1) + 1 in all. This is so although `value_differences` of structured energies
-    is much cheaper, and that of other energies evaluates y a second time. The acceptance ratio is the normaliser at x
-    over that at y. The weights `sqrt` and `max` are unbounded: a move to a y with a much steeper descent is almost
-    always rejected. For very steep energies take `barker` or `min`. A chain that starts at a state of infinite energy
-    moves to any neighbour of finite energy, if there is one.
+    one evaluation, size * (num_values - 1) + 1 in all. `value_differences` of structured energies is much cheaper. That
+    of an energy made of others, such as a sum or a path, evaluates these a second time at y. The acceptance ratio is
+    the normaliser at x over that at y. The weights `sqrt` and `max` are unbounded: a move to a y with a much steeper
+    descent is almost always rejected. For very steep energies take `barker` or `min`. A chain that starts at a state of
+    infinite energy moves to any neighbour of finite energy, if there is one.
 
     Args:
         weight: g(t) is `sqrt` t, `barker` t / (1 + t), `min` (1, t) or `max` (1, t).
@@ -59,7 +59,7 @@ class LocallyBalanced(MetropolisSampler):
         return EnergyState(x=x, energy=energy(x))
 
     def proposal(self, energy: Energy, state: EnergyState) -> Proposal:
-        log_t = -change_differences(energy, state.x).flatten(1)
+        log_t = -change_differences(energy, state.x, here=state.energy).flatten(1)
         # nothing compares with a state of infinite energy: all possible neighbours are alike
         forbidden = (state.energy == torch.inf).unsqueeze(1)
         log_t = torch.where(forbidden, torch.where(log_t == torch.inf, 0, -torch.inf), log_t)

@@ -22,7 +22,7 @@ from helpers_mutants import mutant
 from helpers_tier import cases
 from torch import Tensor
 
-from ebmlab.domains import Finite, Ordinal, Real, Spin
+from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers import MetropolisSampler
@@ -237,3 +237,25 @@ def test_of_structured_energies_only_flip_differences_are_used() -> None:
 
     _, info = LocallyBalanced().sample(Independent(), Spin(6).random(7), 5)
     assert info.hops.min() > 0
+
+
+@pytest.mark.parametrize(("domain", "rows"), [(Binary(6), 7), (Ordinal(3, 4), 10), (Categorical(2, 3), 5)])
+def test_the_report_counts_the_states_that_are_evaluated(domain: Finite, rows: int) -> None:
+    seen: list[int] = []
+
+    class Counting(Energy):
+        def __init__(self) -> None:
+            super().__init__()
+            self.domain = domain
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return x.flatten(1).cumsum(1).sin().sum(1)
+
+    energy, sampler = Counting(), LocallyBalanced()
+    state, _ = sampler.step(energy, sampler.init(energy, domain.random(5)))
+    for _ in range(4):
+        seen.clear()
+        state, info = sampler.step(energy, state)
+        assert sum(seen) == 5 * rows and info.evaluations == rows
+        torch.testing.assert_close(state.energy, energy(state.x))
