@@ -40,8 +40,8 @@ class Edges(Recorded):
     ) -> None:
         self.size = size
         self.rows, self.columns = (torch.as_tensor(ends, dtype=torch.int64) for ends in (rows, columns))
-        given = isinstance(values, Tensor)
-        self.values = as_floats(values) if given else torch.tensor(values, dtype=torch.get_default_dtype())
+        values = values if isinstance(values, Tensor) else torch.tensor(values, dtype=torch.get_default_dtype())
+        self.values = as_floats(values)
 
     @classmethod
     def of(cls, matrix: Tensor) -> Edges:
