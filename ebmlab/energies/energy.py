@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Binary, Domain, Finite, Spin
 from ebmlab.energies import by_autograd
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.laws import num_laws
 from ebmlab.energies.state_types import TAKE_STATES, converted, floating_type, takes_states
 from ebmlab.energies.weighted_sum import WeightedSum
 from ebmlab.errors import UserError
@@ -240,8 +241,11 @@ class Energy(Recorded, nn.Module):
         return changes.new_zeros(batch, k, domain.num_values).scatter(2, others, changes)
 
     def _many(self, x: Tensor) -> Tensor:
-        """Energies of many states, `(n,)`, computed in parts: a network's activations take more memory than x."""
-        return torch.cat([self(part) for part in torch.split(x, MANY)])
+        """Energies of many states, `(n,)`, computed in parts: a network's activations take more memory than x.
+
+        Parts would lose the chain that a state belongs to, if chains have laws of their own.
+        """
+        return torch.cat([self(part) for part in torch.split(x, MANY if num_laws(self) == 1 else len(x))])
 
     @property
     def device(self) -> torch.device:
@@ -269,10 +273,6 @@ class Energy(Recorded, nn.Module):
     def random(self, n: int) -> Tensor:
         """Draws states `(n, *event)` for new chains from the domain's reference law, as this energy takes them."""
         return self.domain.random(n, device=self.device).to(self.dtype)
-
-    def of_chains(self, index: Tensor) -> Energy:
-        """The energy of the chains with these numbers `(n,)`, where each chain of a batch may have one of its own."""
-        return self
 
     def check_law(self) -> None:
         """Raises `UserError` if exp(-E) is known to have no finite integral, so that there is no law to draw from."""
