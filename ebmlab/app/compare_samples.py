@@ -12,7 +12,7 @@ from ebmlab.data.columns import check_columns
 from ebmlab.errors import WHY, UserError, explained, how_many
 from ebmlab.evaluation import split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
-from ebmlab.exchange import variables
+from ebmlab.exchange.samples import variables
 from ebmlab.reading.number_files import SUFFIXES, read_numbers
 from ebmlab.reading.tables import read_head
 from ebmlab.sequences.alignment_file import read_rows

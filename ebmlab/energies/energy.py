@@ -252,10 +252,6 @@ class Energy(Recorded, nn.Module):
         """Draws states `(n, *event)` for new chains from the domain's reference law, as this energy takes them."""
         return self.domain.random(n, device=self.device).to(self.dtype)
 
-    def of_chains(self, index: Tensor) -> Energy:
-        """The energy of the chains with these numbers `(n,)`, where each chain of a batch may have one of its own."""
-        return self
-
     def check_law(self) -> None:
         """Raises `UserError` if exp(-E) is known to have no finite integral, so that there is no law to draw from."""
 

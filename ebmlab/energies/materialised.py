@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebmlab.energies.laws import num_laws
+
 MANY = 2048  # states per evaluation when there are many
 
 
@@ -30,5 +32,8 @@ def value_differences(energy: Any, x: Tensor, index: Tensor | None, *, here: Ten
 
 
 def energies_of(energy: Any, x: Tensor) -> Tensor:
-    """Energies of many states, `(n,)`, computed in parts: a network's activations take more memory than x."""
-    return torch.cat([energy(part) for part in torch.split(x, MANY)])
+    """Energies of many states, `(n,)`, computed in parts: a network's activations take more memory than x.
+
+    Parts would lose the chain that a state belongs to, if chains have laws of their own.
+    """
+    return torch.cat([energy(part) for part in torch.split(x, MANY if num_laws(energy) == 1 else len(x))])

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ebmlab.domains import Real
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.laws import of_states
 from ebmlab.energies.perceptron import by_chain_rule, hidden_layers, value_and_slope
 from ebmlab.numerics.unrounded import read_out, unrounded
 from ebmlab.settings import require_count, require_factor, require_positive
@@ -64,7 +65,7 @@ class AtNoise(Energy):
 
     Args:
         energy: held, not copied.
-        sigma: the noise level, at least 0; or a tensor `(B,)` of them, for batches of B states.
+        sigma: the noise level, at least 0; or a tensor `(B,)` of them, one for each of B chains.
 
     Example:
         >>> energy = NoisyMLP(num_coordinates=2, hidden_dim=8)
@@ -73,6 +74,7 @@ class AtNoise(Energy):
     """
 
     domains = (Real,)
+    per_chain = "sigma"
 
     def __init__(self, energy: NoisyEnergy, sigma: float | Tensor) -> None:
         super().__init__()
@@ -92,7 +94,8 @@ class AtNoise(Energy):
         return self.energy.noisy_slope(x, self._levels(x))
 
     def _levels(self, x: Tensor) -> Tensor:
-        return torch.as_tensor(self.sigma, dtype=x.dtype, device=x.device).expand(len(x))
+        sigma = torch.as_tensor(self.sigma, dtype=x.dtype, device=x.device)
+        return of_states(sigma, len(x)) if sigma.dim() else sigma.expand(len(x))
 
 
 class NoisyMLP(NoisyEnergy):

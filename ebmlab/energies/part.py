@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies.energy import Energy
+from ebmlab.energies.laws import of_states
 from ebmlab.errors import UserError
 from ebmlab.product import Product
 
@@ -32,6 +33,7 @@ class Part(Energy):
     """
 
     domains = (Product,)
+    per_chain = "x"
 
     def __init__(self, energy: Energy, name: str, *, x: Tensor) -> None:
         super().__init__()
@@ -56,11 +58,7 @@ class Part(Energy):
 
     def merge(self, x: Tensor) -> Tensor:
         """Whole states `(n B, n)` with this part `(n B, *event)`."""
-        times, rest = divmod(len(x), max(1, len(self.x)))
-        if rest:
-            raise UserError(f"Part: {len(x)} states do not belong to {len(self.x)} chains")
-        whole = self.x if times == 1 else self.x.repeat_interleave(times, 0)
-        return self._product.join(self._product.split(whole) | {self.name: x})
+        return self._product.join(self._product.split(of_states(self.x, len(x))) | {self.name: x})
 
     def split(self, x: Tensor) -> Tensor:
         """This part `(B, *event)` of whole states `(B, n)`."""
@@ -73,10 +71,3 @@ class Part(Energy):
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         value, grad = self.energy.value_and_grad(self.merge(x))
         return value, self.split(grad).contiguous()
-
-    def of_chains(self, index: Tensor) -> Part:
-        return Part(self.energy.of_chains(index), self.name, x=self.x[index])
-
-    def _many(self, x: Tensor) -> Tensor:
-        """Not computed in parts, which would lose the chain that a state belongs to."""
-        return self(x)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Base, Bipartite, Bridge, Energy, bridge, reference
+from ebmlab.energies.laws import require_one_for_all
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.evaluation.ladder import Ladder, Schedule, fixed_ladder
@@ -215,6 +216,7 @@ def _check(
     energy: Energy, sampler: Sampler, num_chains: int, num_temperatures: int, num_replicates: int, num_moves: int
 ) -> None:
     require_one_law(energy)
+    require_one_for_all(energy, "AIS")
     if not sampler.exact:
         raise UserError(
             f"AIS needs a sampler that leaves each temperature's law invariant, but {type(sampler).__name__} is not "

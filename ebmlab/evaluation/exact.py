@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Real
 from ebmlab.energies import Bipartite, Energy
+from ebmlab.energies.laws import require_one_for_all
 from ebmlab.energies.layers import require_one_law
 from ebmlab.errors import UserError
 from ebmlab.native import sum_softplus, uniform
@@ -95,6 +96,7 @@ def check_enumerable(energy: Energy) -> None:
 def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Terms of the sum in batches: their logarithms, float64 `(B,)`, and the states x or h that they belong to."""
     require_one_law(energy)
+    require_one_for_all(energy, "an exact sum")
     like = torch.empty(0, dtype=energy.dtype, device=energy.device)
     if _hidden_are_fewer(energy):
         assert isinstance(energy, Bipartite)

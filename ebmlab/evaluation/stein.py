@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ebmlab.domains import Finite, Real
 from ebmlab.energies import Energy
+from ebmlab.energies.laws import require_one_for_all
 from ebmlab.errors import UserError
 from ebmlab.evaluation.discrete_stein import discrete_stein
 from ebmlab.evaluation.langevin_stein import langevin_stein
@@ -113,6 +114,7 @@ def stein_test(
 @torch.no_grad()
 def stein_matrix(energy: Energy, x: Tensor, bandwidth: float | None) -> Tensor:
     """The Stein kernel of all pairs of samples, `(n, n)`, float64."""
+    require_one_for_all(energy, "the Stein discrepancy")
     domain = energy.domain
     domain.validate(x)
     if len(x) < 2:

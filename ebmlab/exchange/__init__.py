@@ -10,6 +10,6 @@ Example:
 
 from ebmlab.exchange.foreign import Foreign
 from ebmlab.exchange.formats import KINDS, make, read, recognised, write
-from ebmlab.exchange.samples import is_samples, read_samples, variables
+from ebmlab.exchange.samples import is_samples, read_samples
 
-__all__ = ["KINDS", "Foreign", "is_samples", "make", "read", "read_samples", "recognised", "variables", "write"]
+__all__ = ["KINDS", "Foreign", "is_samples", "make", "read", "read_samples", "recognised", "write"]

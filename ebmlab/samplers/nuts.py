@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Real
 from ebmlab.energies import Energy, PerChain
+from ebmlab.energies.laws import of_chains
 from ebmlab.errors import UserError
 from ebmlab.native import normal, uniform
 from ebmlab.numerics.noise import wide
@@ -94,7 +95,7 @@ class NUTS(Sampler):
             if len(ended):
                 outcome = outcome.with_rows(walk.chain[ended], walk.outcome.rows(ended))
                 walk = walk.rows((walk.taken == 0).nonzero().squeeze(1))
-                of_rest = energy.of_chains(walk.chain)
+                of_rest = of_chains(energy, walk.chain, len(state.x))
         report = Info(outcome.acceptance, outcome.hops, evaluations=float(outcome.evaluations.mean()))
         return replace(outcome.state, step=state.step + 1), report
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from ebmlab import engine
 from ebmlab.domains import Domain
 from ebmlab.energies import Bridge, Energy, PerChain
+from ebmlab.energies.laws import num_laws
 from ebmlab.energies.layers import require_one_law
-from ebmlab.energies.paths.tempering import Tempering
 from ebmlab.errors import UserError
 from ebmlab.io.rebuilding import Recorded
 from ebmlab.numerics.noise import wide
@@ -274,7 +274,7 @@ class Sampler(Recorded, nn.Module):
     def _blocks(self, energy: Energy, x: Tensor) -> int:
         """The number of blocks that move one after the other."""
         rows = max(SMALLEST, CACHED // max(1, energy.domain.size))
-        own = isinstance(energy, Tempering) and energy.beta.dim() > 0  # temperatures, which are in the order of x
+        own = num_laws(energy) > 1  # which are in the order of x
         return 1 if own or x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
 
     def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:

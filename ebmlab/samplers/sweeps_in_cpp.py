@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.parametrize import is_parametrized
 
 from ebmlab.energies import Energy, Ising
+from ebmlab.energies.laws import of_states
 from ebmlab.energies.pairwise.neighbours import Neighbours
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.paths.tempering import Scaled, TemperedEnergy
@@ -23,9 +24,17 @@ def pairwise(energy: Energy) -> tuple[Ising | ScalarPotts | None, float | Tensor
     """The model that an energy is, or has at another temperature, and beta; None of any other one."""
     beta: float | Tensor = 1.0
     while isinstance(energy, TemperedEnergy) and type(energy) in OWN:
-        beta, energy = beta * energy.beta, energy.energy
+        beta, energy = _times(beta, energy.beta), energy.energy
     own = type(energy).__base__ if is_parametrized(energy) else type(energy)  # that of learnt couplings is derived
     return (cast(Ising | ScalarPotts, energy) if own in (Ising, ScalarPotts) else None), beta
+
+
+def _times(beta: float | Tensor, inner: Tensor) -> float | Tensor:
+    """The product, where one may hold a number for each chain and the other one for several."""
+    if not isinstance(beta, Tensor) or not beta.dim() or not inner.dim():
+        return beta * inner
+    chains = max(len(beta), len(inner))
+    return of_states(beta, chains) * of_states(inner, chains)
 
 
 def swept(

@@ -14,7 +14,8 @@ from ebmlab.app.cli import main
 from ebmlab.datamodules import Arrays
 from ebmlab.errors import UserError
 from ebmlab.evaluation import exact_samples
-from ebmlab.exchange import read, read_samples, variables
+from ebmlab.exchange import read, read_samples
+from ebmlab.exchange.samples import variables
 
 
 def sample_set(rows: list[list[int]], names: list[str], packed: bool = False, counts: list[int] | None = None) -> str:

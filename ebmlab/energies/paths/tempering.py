@@ -12,6 +12,7 @@ from ebmlab.domains import Domain
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.energies.evaluation import Evaluation, PerChain
+from ebmlab.energies.laws import of_states
 from ebmlab.native import sum_softplus
 from ebmlab.numerics.means import as_floats
 from ebmlab.settings import require_positive
@@ -42,6 +43,7 @@ class Tempering(Energy):
     """
 
     beta: Tensor
+    per_chain = "beta"
 
     def __init__(self, energy: Energy, beta: float | Tensor) -> None:
         super().__init__()
@@ -66,26 +68,18 @@ class Tempering(Energy):
         """
         raise NotImplementedError
 
-    def _many(self, x: Tensor) -> Tensor:
-        """Not computed in parts, which would lose the chain, and with it the beta, that a state belongs to."""
-        return self(x)
-
     def check_law(self) -> None:
         self.energy.check_law()
 
     def step_unit(self) -> Tensor | float:
         return self.energy.step_unit()
 
-    def of_chains(self, index: Tensor) -> Tempering:
-        """At the temperatures of these chains."""
-        return self if self.beta.dim() == 0 else type(self)(self.energy, self.beta[index])
-
     def beta_of(self, value: Tensor) -> Tensor:
         """Beta in a shape that broadcasts against `value`, whose first axis is the batch."""
         beta = self.beta.to(value)
         if beta.dim() == 0:
             return beta
-        return beta.repeat_interleave(len(value) // len(beta)).view(-1, *[1] * (value.dim() - 1))
+        return of_states(beta, len(value)).view(-1, *[1] * (value.dim() - 1))
 
 
 @dataclass
