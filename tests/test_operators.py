@@ -15,6 +15,7 @@ P = torch.linspace(0, 1, 4096).view(64, 64)
 CALLS: dict[str, tuple[Any, ...]] = {
     "uniforms": ("drawn", "uniforms", P, SEED),
     "bits": ("drawn", "bits", P.T, SEED),
+    "bits of columns": ("drawn", "bits_of_logits", P.T.contiguous().T, SEED),
     "bits of a slice": ("drawn", "bits", P.repeat(2, 2)[:, 3:70], SEED),
     "words": ("words", P, WORDS),
     "affine": ("affine", torch.ones(500), torch.ones(100, 784), torch.ones(784, 500)),

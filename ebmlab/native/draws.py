@@ -97,9 +97,12 @@ def _drawn_now(name: str, numbers: Tensor, seed: Tensor | None = None) -> Tensor
     return out if _fills(out, name, given=given, seed=seed) else BY_TORCH[name](numbers)
 
 
-# What the compiler calls. It merges calls that are alike, but for those with seeds of their own.
+# What the compiler calls. It merges calls that are alike, but for those with seeds of their own. It may also give
+# numbers in another layout than it has told, and so the result has that of rows.
 _in_programs = operator(
-    "drawn(str name, Tensor numbers, Tensor seed)", _drawn_now, lambda name, numbers, seed: torch.empty_like(numbers)
+    "drawn(str name, Tensor numbers, Tensor seed)",
+    lambda name, numbers, seed: _drawn_now(name, numbers.contiguous(), seed),
+    lambda name, numbers, seed: numbers.new_empty(numbers.shape),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA
+from ebmlab.native import block_gibbs, dmala, draws, ising_sweeps, word_sweeps
 from ebmlab.numerics import noise
 from ebmlab.samplers import (
     ACS,
@@ -215,9 +217,15 @@ COMPILED: dict[str, tuple[Sampler, Callable[[], Energy], int]] = {
 @pytest.mark.skipif(torch.__version__ < "2.7", reason="older programs draw random numbers in another order")
 @pytest.mark.parametrize(("sampler", "make", "chains"), COMPILED.values(), ids=COMPILED)
 def test_a_compiled_chain_is_the_plain_one(
-    sampler: Sampler, make: Callable[[], Energy], chains: int, monkeypatch: pytest.MonkeyPatch
+    sampler: Sampler, make: Callable[[], Energy], chains: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With torch's own random numbers in place of the compiler's."""
+    """With torch's own random numbers in place of the compiler's, and without kernels in C++."""
+    for module in (dmala, block_gibbs):
+        monkeypatch.setattr(module, "checked", lambda: None)
+    monkeypatch.setattr(word_sweeps, "kernel", lambda: None)
+    monkeypatch.setattr(ising_sweeps, "kernels", lambda: None)
+    monkeypatch.setattr(draws, "ENOUGH", 2**40)
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))  # programs that are kept do not notice it
     monkeypatch.setattr(compiled, "FEW_NUMBERS", 0)
     torch.manual_seed(0)
     energy = make()

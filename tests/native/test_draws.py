@@ -332,3 +332,14 @@ def test_a_kernel_whose_draws_come_out_wrong_is_not_used(
 def test_without_a_compiler_torch_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draws, "kernels", lambda: None)
     torch_draws(torch.full((5000,), 0.5))
+
+
+@pytest.mark.parametrize("draw", [normal, coins])
+def test_operators_give_rows_whatever_the_layout(draw: Draw) -> None:
+    """The compiler may hand over numbers in another layout than the one for which it has written a program."""
+    torch.compiler.reset()
+    layouts = []
+    program = torch.compile(lambda like: layouts.append(draw(like).stride()), backend="eager", fullgraph=False)
+    for like in (torch.full((60, 50), 0.5), torch.full((50, 60), 0.5).T):
+        program(like)
+    assert layouts == [(50, 1), (50, 1)]
