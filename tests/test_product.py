@@ -15,6 +15,7 @@ from ebmlab.data import mixed
 from ebmlab.datamodules import Arrays
 from ebmlab.domains import Binary, Categorical, Ordinal, Real, Spin
 from ebmlab.energies import Energy, Part, ProductMLP
+from ebmlab.energies.laws import of_chains
 from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.product import Product
@@ -117,7 +118,7 @@ def test_a_part_has_the_conditional_energies_gradients_and_neighbours():
         other[:, i] = 1 - other[:, i]
         assert torch.allclose(flips[:, i], energy(other) - energy(x))
     index = torch.tensor([3, 0])
-    assert torch.equal(place.of_chains(index)(r[index]), value[index])
+    assert torch.equal(of_chains(place, index, len(r))(r[index]), value[index])
     with pytest.raises(UserError, match="7 states do not belong to 5 chains"):
         bits(torch.zeros(7, 3))
     with pytest.raises(UserError, match="no part colour"):
