@@ -120,7 +120,10 @@ def _own(energy: Any, form: Preprocessing | None, source: str) -> Foreign:
         return found
     numbered = form.width > 0 and all(name.isdecimal() for name in form.columns)  # those of an alignment
     names = [int(name) for name in form.columns] if numbered else form.columns
-    return replace(found, names=labels(names), facts={"alphabet": form.letters} if form.letters else {})
+    found = replace(found, facts={"alphabet": form.letters} if form.letters else {})
+    if len(set(names)) < len(names):
+        return replace(found, lost=(*found.lost, "the names of the columns, as some are alike"))
+    return replace(found, names=labels(names))
 
 
 def _lost_with(form: Preprocessing | None) -> list[str]:

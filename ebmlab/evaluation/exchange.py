@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ebmlab.energies import Base, Bridge, Energy
 from ebmlab.energies.evaluation import Merge
+from ebmlab.energies.laws import require_one_for_all
 from ebmlab.errors import UserError, how_many
 from ebmlab.evaluation.annealing import path_for
 from ebmlab.evaluation.ladder import Ladder, fixed_ladder
@@ -76,6 +77,7 @@ def exchange_log_z(
         True
     """
     require_choice("exchange_log_z", ("linear", "adaptive"), schedule=schedule)
+    require_one_for_all(energy, "exchange_log_z")
     if num_steps < 2 or num_rungs < 1 or len(x) < 2:
         raise UserError(
             f"exchange_log_z: num_steps is {num_steps}, num_rungs {num_rungs}, and x has {how_many(len(x), 'state')}; "

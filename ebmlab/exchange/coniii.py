@@ -11,7 +11,7 @@ import numpy as np
 from ebmlab.energies import Ising
 from ebmlab.errors import WHY, UserError, explained
 from ebmlab.exchange.foreign import Foreign, spins
-from ebmlab.exchange.format import Format, looks_like_text, lost_names, only
+from ebmlab.exchange.format import Format, looks_like_text, lost_names, lost_offset, only
 from ebmlab.io.files import whole
 
 
@@ -51,7 +51,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
             np.save(file, vector)
         else:
             np.savetxt(file, vector, "%.17g")
-    return lost_names(foreign) + ([f"the offset {foreign.offset:.9g}"] if foreign.offset and foreign.scale == 1 else [])
+    return lost_names(foreign) + lost_offset(foreign)
 
 
 def _size(length: int) -> int | None:

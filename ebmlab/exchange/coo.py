@@ -15,7 +15,7 @@ import numpy as np
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, from_bits, labels, spins
-from ebmlab.exchange.format import Format, first_line, looks_like_text, only, text_of
+from ebmlab.exchange.format import Format, first_line, looks_like_text, lost_names, lost_offset, only, text_of
 from ebmlab.io.files import whole
 
 _HEADER = re.compile(r"#.*?vartype[:=]\s*(\w+)")
@@ -70,10 +70,10 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     """Writes spins, with the header that names them. Variables without any bias get the line of a 0."""
     energy = only(foreign, Ising, "coo")
     names = foreign.names or tuple(range(energy.domain.size))
-    lost = []
+    lost: list[str] = []
     if not all(isinstance(name, int) and name >= 0 for name in names):
         names = tuple(range(energy.domain.size))
-        lost.append("the names of the variables, which became numbers")
+        lost = lost_names(foreign)
     edges = energy.edges()
     ends = zip(edges.rows.tolist(), edges.columns.tolist(), edges.values.tolist(), strict=True)
     pairs = [(names[i], names[j], -J) for i, j, J in ends if i < j]
@@ -82,7 +82,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     with whole(path) as temporary:
         rows = (f"{i} {j} {np.format_float_positional(bias, trim='0')}\n" for i, j, bias in (*lines, *pairs))
         temporary.write_text("# vartype=SPIN\n" + "".join(rows))
-    return lost + ([f"the offset {foreign.offset:.9g}"] if foreign.offset and foreign.scale == 1 else [])
+    return lost + lost_offset(foreign)
 
 
 def _holds(path: Path, head: bytes) -> bool:

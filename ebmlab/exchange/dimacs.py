@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ebmlab.errors import UserError, how_many
 from ebmlab.exchange.foreign import Foreign
-from ebmlab.exchange.format import Format, looks_like_text, text_of
-from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, numbered
+from ebmlab.exchange.format import Format, looks_like_text, lost_names, lost_offset, text_of
+from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, numbered
 from ebmlab.io.files import write_whole
 
 
@@ -53,7 +53,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
         raise UserError("dimacs holds no weights, and this graph has others than 1: write a .rud file")
     write_whole(path, f"p edge {size} {len(edges)}\n" + "".join(f"e {i + 1} {j + 1}\n" for i, j, _ in edges))
     plain = foreign.names in ((), tuple(range(1, size + 1)))
-    return ([] if plain else ["the names of the variables, which became numbers"]) + lost_with(foreign)
+    return ([] if plain else lost_names(foreign)) + lost_offset(foreign)
 
 
 def _holds(path: Path, head: bytes) -> bool:

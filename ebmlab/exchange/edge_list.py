@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ebmlab.errors import UserError, how_many
 from ebmlab.exchange.foreign import Foreign, Label
-from ebmlab.exchange.format import Format, text_of
-from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, number
+from ebmlab.exchange.format import Format, lost_offset, text_of
+from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, number
 from ebmlab.io.files import write_whole
 
 SUFFIXES = (".edges", ".edgelist")
@@ -54,7 +54,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     rows = (f"{names[i]} {names[j]}{'' if plain else f' {number(weight)}'}\n" for i, j, weight in edges)
     write_whole(path, "".join(rows))
     left_out = len(names) - len({end for edge in edges for end in edge[:2]})
-    return ([f"{how_many(left_out, 'node')} without an edge"] if left_out else []) + lost_with(foreign)
+    return ([f"{how_many(left_out, 'node')} without an edge"] if left_out else []) + lost_offset(foreign)
 
 
 def _holds(path: Path, head: bytes) -> bool:

@@ -196,9 +196,20 @@ def precision(*values: Tensor) -> torch.dtype:
 
 
 def labels(names: Sequence[Any]) -> tuple[Label, ...]:
-    """Labels as they are kept: lists, which JSON makes of tuples, become tuples; () for 0, 1, 2, ..."""
+    """Labels as they are kept: lists, which JSON makes of tuples, become tuples; () for 0, 1, 2, ...
+
+    Raises:
+        UserError: two are alike.
+    """
     made = tuple(labels_of(name) for name in names)
+    require_different(made)
     return () if made == tuple(range(len(made))) else made
+
+
+def require_different(names: Sequence[Label]) -> None:
+    """Raises `UserError` if two variables have the same label."""
+    if len(set(names)) < len(names):
+        raise UserError(f"several variables are called {next(name for name in names if names.count(name) > 1)}")
 
 
 def labels_of(name: Any) -> Label:

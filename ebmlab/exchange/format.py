@@ -64,6 +64,11 @@ def lost_names(foreign: Foreign) -> list[str]:
     return ["the names of the variables, which became numbers"] if foreign.names else []
 
 
+def lost_offset(foreign: Foreign) -> list[str]:
+    """What a format without an offset loses."""
+    return [f"the offset {foreign.offset:.9g}"] if foreign.offset and foreign.scale == 1 else []
+
+
 def has(*names: str) -> Callable[[Any], bool]:
     """Whether an object has these attributes."""
     return lambda given: all(hasattr(given, name) for name in names)

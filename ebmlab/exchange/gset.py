@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ebmlab.errors import UserError, how_many
 from ebmlab.exchange.foreign import Foreign
-from ebmlab.exchange.format import Format, looks_like_text, text_of
-from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, lost_with, number, numbered
+from ebmlab.exchange.format import Format, looks_like_text, lost_names, lost_offset, text_of
+from ebmlab.exchange.weighted_graph import Edge, edges_of, graph, number, numbered
 from ebmlab.io.files import write_whole
 
 _FIRST = re.compile(r"\s*\d+\s+\d+\s*")
@@ -52,7 +52,7 @@ def write(foreign: Foreign, path: Path) -> list[str]:
     size = foreign.energy.domain.size
     write_whole(path, f"{size} {len(lines)}\n{''.join(lines)}")
     plain = foreign.names in ((), tuple(range(1, size + 1)))
-    return ([] if plain else ["the names of the variables, which became numbers"]) + lost_with(foreign)
+    return ([] if plain else lost_names(foreign)) + lost_offset(foreign)
 
 
 def _holds(path: Path, head: bytes) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import WHY, UserError, explained, one_line
-from ebmlab.exchange.foreign import Label, labels, labels_of
+from ebmlab.exchange.foreign import Label, labels, labels_of, require_different
 from ebmlab.exchange.format import HEAD, needed, text_of
 from ebmlab.exchange.rbms import MAGIC
 
@@ -80,8 +80,8 @@ def variables(path: Path) -> tuple[str, ...]:
         if file.read(len(MAGIC)) == MAGIC:
             return ()
     with explained(f"{path} is cut short or damaged ({WHY})", (KeyError, TypeError, ValueError)):
-        found = _own_order([labels_of(name) for name in json.loads(text_of(path))["variable_labels"]])
-        return tuple(map(str, labels(found)))
+        found = [labels_of(name) for name in json.loads(text_of(path))["variable_labels"]]
+    return tuple(map(str, labels(_own_order(found))))
 
 
 def _set(path: Path, names: Sequence[Label]) -> Tensor:
@@ -111,6 +111,7 @@ def _unpacked(words: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
 def _ordered(
     values: np.ndarray[Any, Any], order: list[Label], counts: np.ndarray[Any, Any], names: Sequence[Label]
 ) -> Tensor:
+    require_different(order)
     wanted = list(names) or _own_order(order)
     if wanted and all(isinstance(name, str) for name in wanted):  # a table's columns, whatever the labels were
         order = [str(name) for name in order]

@@ -68,8 +68,3 @@ def edges_of(foreign: Foreign, kind: str) -> list[tuple[int, int, float]]:
 def number(weight: float) -> str:
     """A weight with all its digits and without an exponent."""
     return str(int(weight)) if weight.is_integer() else np.format_float_positional(weight, trim="0")
-
-
-def lost_with(foreign: Foreign) -> list[str]:
-    """What a format without an offset loses."""
-    return [f"the offset {foreign.offset:.9g}"] if foreign.offset and foreign.scale == 1 else []

@@ -80,15 +80,15 @@ BY_TORCH = {"normals": noise.normal, "uniforms": noise.uniform, "bits": noise.co
 
 def _drawn(name: str, numbers: Tensor) -> Tensor:
     """What a kernel makes of these numbers, or of none but their shape; torch in its place."""
-    numbers = numbers.detach()
     if torch.compiler.is_compiling() and _pays(numbers):
-        return _in_programs(name, numbers, torch.randint(2**62, (), device="cpu"))
+        return _in_programs(name, numbers.detach(), torch.randint(2**62, (), device="cpu"))
     return _drawn_now(name, numbers)
 
 
 def _drawn_now(name: str, numbers: Tensor, seed: Tensor | None = None) -> Tensor:
     if not (_pays(numbers) and readable(numbers)):
         return BY_TORCH[name](numbers)
+    numbers = numbers.detach()
     out = torch.empty_like(numbers)  # whose numbers lie side by side
     if name.startswith("bits"):
         given = numbers if numbers.stride() == out.stride() else torch.empty_like(numbers).copy_(numbers)

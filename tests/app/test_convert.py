@@ -167,6 +167,15 @@ def test_how_raw_data_become_states_is_kept_or_said_to_be_lost(
     assert read("own.npz").names == ("q0", "q1", "q2")
 
 
+@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:You are trying to `self.log")
+def test_columns_that_are_called_alike_become_numbers(folder: None, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savetxt("bits.csv", np.eye(30)[:, :3], "%d", ",", header="a,a,b", comments="")
+    fitted(Ising.learnable(3), Arrays("bits.csv", domain="spin", batch_size=10))
+    main(["convert", "own.ckpt", "own.npz"])
+    assert "not carried over: the names of the columns, as some are alike" in capsys.readouterr().out
+    assert read("own.npz").names == () and read("own.npz").energy.domain.size == 3
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -22,12 +23,14 @@ from ebmlab.energies import (
     StandardNormal,
     Sum,
     materialised,
+    reference,
     tempered,
 )
 from ebmlab.energies.laws import num_laws, of_chains
+from ebmlab.energies.noisy import NoisyEnergy
 from ebmlab.energies.paths.tempering import Scaled
 from ebmlab.errors import UserError
-from ebmlab.evaluation import ais, exact_log_z, exact_mean, stein_test
+from ebmlab.evaluation import ais, exact_log_z, exact_mean, exchange_log_z, stein_test
 from ebmlab.product import Product
 from ebmlab.samplers import (
     DMALA,
@@ -40,6 +43,7 @@ from ebmlab.samplers import (
     GibbsSweep,
     Sampler,
     Tempered,
+    TrajectoryTempered,
     sampler,
 )
 from ebmlab.samplers.sweeps_in_cpp import pairwise
@@ -124,7 +128,7 @@ def test_chains_with_laws_of_their_own_move_together(
 
 @cases("name", {name: name for name in WRAPPERS}, fast=["Sum", "twice"])
 def test_nuts_keeps_chains_at_their_temperatures(name: str) -> None:
-    """The energies of normal laws add up, and all are as wide as one that takes no sum says."""
+    """Chains at each temperature are as wide as those of MALA."""
     torch.manual_seed(2)
     betas = torch.tensor([1.0, 0.05])
     law = WRAPPERS[name](tempered(StandardNormal(Real(2)), betas))
@@ -133,10 +137,25 @@ def test_nuts_keeps_chains_at_their_temperatures(name: str) -> None:
         torch.testing.assert_close(mine.var(), its.var(), rtol=0.3, atol=0)
 
 
-def test_chains_at_noise_levels_are_tempered() -> None:
-    law = NoisyMLP(2, hidden_dim=8).at(BETAS)
-    x, _ = Tempered(MALA(0.1), num_temperatures=2).sample(law, law.random(CHAINS), 2)
-    assert x.shape == (CHAINS, 2) and bool(x.isfinite().all())
+class Wide(NoisyEnergy):
+    """A normal law as wide as the noise."""
+
+    domains = (Real,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain = Real(1)
+
+    def noisy(self, x: Tensor, sigma: Tensor) -> Tensor:
+        return x.square().sum(1) / (2 * sigma.square())
+
+
+def test_tempered_chains_stay_at_their_noise_levels() -> None:
+    torch.manual_seed(4)
+    law = Wide().at(torch.tensor([0.5, 1.5]))
+    x = Tempered(MALA(0.3), num_temperatures=2).last_states(law, law.random(3000), 60)
+    for part, sigma in zip(x.chunk(2), (0.5, 1.5), strict=True):
+        assert abs(float(part.std()) / sigma - 1) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -148,8 +167,11 @@ def test_temperatures_of_temperatures(kernel: Sampler) -> None:
     _, beta = pairwise(tempered(tempered(model, inner), outer))
     assert isinstance(beta, Tensor)
     torch.testing.assert_close(beta, inner.repeat_interleave(3) * outer)
-    law = tempered(model, inner)
-    assert Tempered(kernel, num_temperatures=3).sample(law, law.random(4), 2)[0].shape == (4, 9)
+    torch.manual_seed(5)
+    free = tempered(Ising([[0.0]], field=[1.0]), torch.tensor([0.2, 1.0]))  # the mean is tanh(beta)
+    x = Tempered(kernel, num_temperatures=3).last_states(free, free.random(4000), 20)
+    for part, beta in zip(x.chunk(2), (0.2, 1.0), strict=True):
+        assert abs(float(part.mean()) - math.tanh(beta)) < 5 / 2000**0.5
 
 
 @pytest.mark.parametrize("wrap", [lambda e: e, lambda e: Sum([e])], ids=["as it is", "Sum"])
@@ -160,6 +182,9 @@ def test_what_needs_one_law_refuses_several(wrap: Callable[[Energy], Energy]) ->
         lambda: exact_mean(law),
         lambda: ais(law, Gibbs(), num_chains=6, num_temperatures=3),
         lambda: stein_test(law, law.random(6)),
+        lambda: exchange_log_z(
+            law, TrajectoryTempered(Gibbs(), [lattice()]), base=reference(law.domain), x=law.random(6)
+        ),
     ):
         with pytest.raises(UserError, match=r"needs one law, but .* has 6"):
             ask()

@@ -59,6 +59,16 @@ def test_numbers_from_one_come_in_their_order(tmp_path: Path) -> None:
     assert variables(tmp_path / "set") == ("1", "2", "3")
 
 
+def test_variables_that_are_called_alike_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "set.json").write_text(sample_set(ROWS, ["b", "a", "b"]))
+    for read_it in (read_samples, variables):
+        with pytest.raises(UserError, match="several variables are called b"):
+            read_it(tmp_path / "set.json")
+    np.savez(tmp_path / "a.npz", J=np.zeros((2, 2)), names=np.array(["x", "x"]))
+    with pytest.raises(UserError, match="several variables are called x"):
+        read(tmp_path / "a.npz")
+
+
 def test_variables_of_arrays_are_put_in_the_order_of_the_training_file(tmp_path: Path) -> None:
     (tmp_path / "set.json").write_text(sample_set(20 * [[1, -1, -1]], ["b", "a", "c"]))
     (tmp_path / "other.json").write_text(sample_set(4 * [[-1, -1, 1]], ["c", "a", "b"]))
