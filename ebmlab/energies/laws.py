@@ -28,7 +28,7 @@ def num_laws(energy: nn.Module) -> int:
 
 
 def values_of(module: nn.Module) -> Tensor | None:
-    """The values of the chains that a module itself holds; None if they are no part of it, or one for all."""
+    """What a module itself holds for each chain; None if it holds nothing of the kind, or one value for all."""
     name: str | None = getattr(module, "per_chain", None)
     value = None if name is None else getattr(module, name)
     return value if isinstance(value, Tensor) and value.dim() > 0 else None

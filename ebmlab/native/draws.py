@@ -97,8 +97,8 @@ def _drawn_now(name: str, numbers: Tensor, seed: Tensor | None = None) -> Tensor
     return out if _fills(out, name, given=given, seed=seed) else BY_TORCH[name](numbers)
 
 
-# What the compiler calls. It merges calls that are alike, but for those with seeds of their own. It may also give
-# numbers in another layout than it has told, and so the result has that of rows.
+# What the compiler calls. It merges calls that are alike, unless each has a seed of its own. It may also hand over
+# numbers in another layout than it announced. The result therefore always lies in rows.
 _in_programs = operator(
     "drawn(str name, Tensor numbers, Tensor seed)",
     lambda name, numbers, seed: _drawn_now(name, numbers.contiguous(), seed),
