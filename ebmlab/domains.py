@@ -1,8 +1,7 @@
 """The spaces that a state x can live in.
 
 States are tensors `(B, *event_shape)` of any numeric type; energies and samplers convert them to their floating type.
-Finite domains also have an index form: an integer tensor `(B, *shape)` that numbers the values of each coordinate 0, 1,
-....
+Finite domains also have an index form, `(B, *shape)`, which numbers the values of each coordinate from 0 on.
 """
 
 from __future__ import annotations
@@ -78,10 +77,8 @@ class Domain(Recorded):
         if all(self._contains(part).all() for part in parts):
             return
         if (bad := ~torch.isfinite(x).flatten(1).all(1)).any():
-            raise UserError(
-                f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite), the first is number "
-                f"{int(bad.nonzero()[0])}, counted from 0"
-            )
+            found = f"{int(bad.sum())} of {len(x)} states are not finite (NaN or infinite)"
+            raise UserError(f"{found}, the first is number {int(bad.nonzero()[0])}, counted from 0")
         first = int((~self._contains(x).flatten(1).all(1)).nonzero()[0])
         raise UserError(f"state number {first}, counted from 0, is not in {self}: its values must be {self._values()}")
 
@@ -150,6 +147,10 @@ class Finite(Domain):
         """The values of one coordinate, in the order of the index form: `(num_values,)`, or one-hot rows `(K, K)`."""
         return self.from_index(torch.arange(self.num_values))
 
+    def values_like(self, x: Tensor) -> Tensor:
+        """`values`, made on the device of x and in its precision: a copy to a GPU would be waited for."""
+        return self.from_index(torch.arange(self.num_values, device=x.device)).to(x.dtype)
+
     def difference(self, new: Tensor, old: Tensor, *, out: Tensor | None = None) -> Tensor:
         if out is None:  # booleans take six times as long to add
             return torch.ne(new := new.detach(), old.detach(), out=new.new_empty(new.shape))
@@ -170,10 +171,9 @@ class Finite(Domain):
         return self.from_index(torch.randint(self.num_values, (n, *self.shape), device=device))
 
     def enumerate(self) -> Tensor:
-        size = self.size
-        if self.num_values**size > MAX_ENUMERABLE:
-            raise UserError(f"{self} has {self.num_values}^{size} states, but only {MAX_ENUMERABLE} can be enumerated")
-        index = torch.tensor(list(itertools.product(range(self.num_values), repeat=size)))
+        if self.num_values**self.size > MAX_ENUMERABLE:
+            raise UserError(f"{self} has {self.num_values}^{self.size} states: {MAX_ENUMERABLE} can be enumerated")
+        index = torch.tensor([*itertools.product(range(self.num_values), repeat=self.size)])
         return self.from_index(index.view(-1, *self.shape))
 
 

@@ -136,7 +136,7 @@ class GRBM(Bipartite):
         """The current mean variance, by which Alg. 3 and 4 multiply the step size."""
         return self.variance.mean()
 
-    def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
+    def summed_energy(self, count: Tensor, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
         """The weighted sum of E(v, h), see `PairEnergy`."""
         quadratic = 0.5 * (v_squared - 2 * self.mu * v + count * self.mu.square())
         interaction = (self.W * vh).sum(1)

@@ -25,7 +25,7 @@ def value_differences(energy: Any, x: Tensor, index: Tensor | None, *, here: Ten
     present = domain.to_index(flat).gather(1, index).unsqueeze(2)
     others = (present + shifts + 1) % domain.num_values
     neighbours = flat[:, None, None].repeat(1, k, len(shifts), *[1] * (flat.dim() - 1))
-    neighbours[rows.view(-1, 1, 1), columns.view(-1, 1), shifts, index.unsqueeze(2)] = domain.values.to(x)[others]
+    neighbours[rows.view(-1, 1, 1), columns.view(-1, 1), shifts, index.unsqueeze(2)] = domain.values_like(x)[others]
     here = energy(x) if here is None else here
     changes = energies_of(energy, neighbours.view(-1, *x.shape[1:])).view(others.shape) - here.view(-1, 1, 1)
     return changes.new_zeros(batch, k, domain.num_values).scatter(2, others, changes)

@@ -66,11 +66,11 @@ class PairEnergy(Protocol):
     def hidden_given_visible(self, v: Tensor) -> Tensor:
         """Inputs `(B, H)` of the hidden units."""
 
-    def summed_energy(self, count: float, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
+    def summed_energy(self, count: Tensor, v: Tensor, v_squared: Tensor, h: Tensor, vh: Tensor) -> Tensor:
         """The weighted sum of E(v, h) without the potential of h, a scalar.
 
         Args:
-            count: sum of the weights.
+            count: sum of the weights, a scalar.
             v: weighted sum of v, `(V,)`.
             v_squared: weighted sum of v^2, `(V,)`.
             h: weighted sum of h, `(H,)`.
@@ -89,7 +89,7 @@ class WeightedPairs(WeightedSum):
         visible, hidden = energy.W.shape
         self._v, self._v_squared, self._h = map(energy.W.new_zeros, (visible, visible, hidden))
         self._vh: Tensor | None = None  # made by the first product: filling zeros before would take as long as adding
-        self._count, self._potential = 0.0, energy.W.new_zeros(())  # the latter has no gradient in the parameters
+        self._count, self._potential = map(energy.W.new_zeros, ((), ()))  # which have no gradient in the parameters
 
     @torch.no_grad()
     def add(
@@ -114,7 +114,7 @@ class WeightedPairs(WeightedSum):
         self._vh = h.new_empty(self._pairs.W.shape) if self._vh is None else self._vh
         # autocast does not round in-place products
         add_product(self._vh, weighted_x.T, h, alpha=alpha, overwrite=first)
-        self._count += float(weight.sum()) if isinstance(weight, Tensor) else weight * len(x)
+        self._count += weight.sum() if isinstance(weight, Tensor) else weight * len(x)
 
     def value(self) -> Tensor:
         vh = self._v.new_zeros(self._pairs.W.shape) if self._vh is None else self._vh

@@ -88,11 +88,6 @@ def exact_samples(energy: Energy, n: int, *, batch_size: int = 2**14) -> Tensor:
     return energy.sample_visible(x) if isinstance(energy, Bipartite) and _hidden_are_fewer(energy) else x
 
 
-def check_enumerable(energy: Energy) -> None:
-    """Raises `UserError` unless the sums of this module can be taken for an energy."""
-    next(_terms(energy, 1))
-
-
 def _terms(energy: Energy, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Terms of the sum in batches: their logarithms, float64 `(B,)`, and the states x or h that they belong to."""
     require_one_law(energy)

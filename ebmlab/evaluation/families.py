@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
+from ebmlab.energies.pairwise.statistics import connected
 from ebmlab.errors import UserError
 from ebmlab.sequences.weights import nearest_distances
 
@@ -103,22 +104,13 @@ def compare_families(
     directions = directions[:, :2]
     return FamilyComparison(
         sites=sites,
-        pairs=torch.stack([_connected(x, w, data.shape[2]), _connected(y, v, data.shape[2])], 1),
+        pairs=torch.stack([connected(data.float().cpu(), w), connected(samples.float().cpu(), v)], 1),
         triples=_triples(values, w, drawn, v, num_triples, seed),
         pca_data=(x - centre) @ directions,
         pca_samples=(y - centre) @ directions,
         nearest=nearest_distances(drawn, values).double() / values.shape[1],
         unique=len(torch.unique(drawn, dim=0)) / len(drawn),
     )
-
-
-def _connected(x: Tensor, w: Tensor, q: int) -> Tensor:
-    """f_ij(a, b) - f_i(a) f_j(b) of all i < j, a and b, from one-hot rows `(N, d q)` of weights that sum to 1."""
-    mean = w @ x
-    covariance = (x * w.unsqueeze(1)).T @ x - torch.outer(mean, mean)
-    d = x.shape[1] // q
-    i, j = torch.triu_indices(d, d, 1)
-    return covariance.view(d, q, d, q).transpose(1, 2)[i, j].flatten()
 
 
 def _triples(x: Tensor, w: Tensor, y: Tensor, v: Tensor, count: int, seed: int) -> Tensor:

@@ -98,7 +98,7 @@ def law_check(energy: Energy, x: Tensor, *, reference: Tensor | None = None) -> 
     if not isinstance(domain, Binary | Spin | Ordinal):
         raise UserError(f"the check needs bits, spins or ordinal numbers, {type(energy).__name__} lives on {domain}")
     chains = x if x.dim() == 2 + len(domain.event_shape) else None
-    states = x.reshape(-1, *domain.event_shape).to(energy.dtype)
+    states = energy.as_states(x.reshape(-1, *domain.event_shape)).to(energy.device)
     domain.validate(states)
     if len(states) < FEW:
         raise UserError(f"the check needs at least {FEW} samples, got {len(states)}")
@@ -109,7 +109,7 @@ def law_check(energy: Energy, x: Tensor, *, reference: Tensor | None = None) -> 
         mean, variance = _exact(energy, domain, upper)
         error = torch.maximum(variance, _rare(domain, upper) / sizes) / sizes
     else:
-        values = _statistics(energy, reference.to(energy.dtype), upper)
+        values = _statistics(energy, energy.as_states(reference).to(energy.device), upper)
         mean, rare = values.mean(0), _rare(domain, upper)
         error = torch.maximum(found.var(0), rare / sizes) / sizes
         error += torch.maximum(values.var(0), rare / len(values)) / len(values)
@@ -122,9 +122,9 @@ def law_check(energy: Energy, x: Tensor, *, reference: Tensor | None = None) -> 
 
 
 def _statistics(energy: Energy, x: Tensor, upper: Tensor) -> Tensor:
-    """E, x_i and x_i x_j of each state, float64 `(n, 1 + d + d (d - 1) / 2)`."""
-    flat = x.flatten(1).double()
-    energies = torch.cat([energy(part) for part in torch.split(x, BATCH)]).double()
+    """E, x_i and x_i x_j of each state, float64 `(n, 1 + d + d (d - 1) / 2)`, on the CPU."""
+    flat = x.flatten(1).double().cpu()
+    energies = torch.cat([energy(part) for part in torch.split(x, BATCH)]).double().cpu()
     return torch.cat([energies[:, None], flat, flat[:, upper[0]] * flat[:, upper[1]]], 1)
 
 
@@ -133,7 +133,7 @@ def _exact(energy: Energy, domain: Finite, upper: Tensor) -> tuple[Tensor, Tenso
     total = torch.tensor(-math.inf, dtype=torch.float64)
     sums = torch.zeros(2, 1 + domain.size + upper.shape[1], dtype=torch.float64)  # of the statistics and their squares
     for part in all_states(domain, BATCH, energy):
-        x, energies = part.flatten(1).double(), energy(part.to(energy.dtype)).double()
+        x, energies = part.flatten(1).double(), energy(part.to(energy.device, energy.dtype)).double().cpu()
         new = torch.logaddexp(total, (-energies).logsumexp(0))
         weights = (-energies - new).exp()
         sums *= (total - new).exp()

@@ -14,6 +14,7 @@ from ebmlab.energies import Bridge, PerChain
 from ebmlab.evaluation.ladder import Ladder
 from ebmlab.evaluation.population import Population, conditional_ess, rows
 from ebmlab.numerics.products import fast_products
+from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import Sampler
 
 SEED = 8_405_917_230_164_773_029  # of the pilot's random numbers; the chains of the estimate must not use them
@@ -46,10 +47,7 @@ def pilot_ladder(path: Bridge, sampler: Sampler, num_chains: int, num_temperatur
         num_temperatures: K, the number of steps of the ladder.
         num_moves: steps of each chain at each temperature.
     """
-    device = path.energy.device
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), fast_products(path, num_chains):
-        torch.manual_seed(SEED)
+    with own_numbers(SEED, path.energy.device), fast_products(path, num_chains):
         betas, lengths, scales = _run(path, sampler, num_chains, num_temperatures, num_moves)
     even = np.linspace(0, lengths[-1], num_temperatures + 1)
     if not 0 < lengths[-1] < math.inf:  # the two laws are equal, or a weight is NaN, which the chains will report

@@ -117,6 +117,7 @@ class FusedState(State):
 def start(energy: Energy, x: Tensor, settings: Sequence[Number]) -> FusedState:
     """The state at x by torch's own operations."""
     alpha, beta = settings
+    x = x.contiguous()  # logits get its layout, and kernels read rows
     inputs = cast(RBM, energy).hidden_given_visible(x)
     field = cast(RBM, energy).visible_given_hidden(inputs.sigmoid())
     return FusedState(x=x, logits=-2 * beta * (x - 0.5) * field - 0.5 / alpha, free=functional.softplus(inputs).sum(1))

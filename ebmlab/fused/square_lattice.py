@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ebmlab.errors import UserError
 from ebmlab.fused.interpreter import interpreted, require_triton
+from ebmlab.samplers.spin_rules import ODDS, heat_bath, thresholds
 
 TILE = 256  # words of a program on a GPU
 INTERPRETED_TILE = 4096
@@ -60,7 +61,7 @@ class SquareLattice:
         require_triton(words.device)
         if words.shape != (2, self.side, self.side // 64) or words.dtype != torch.int32 or not words.is_contiguous():
             raise UserError(f"SquareLattice: words must be int32 {(2, self.side, self.side // 64)}, as of random()")
-        two, four = (min(2**32 - 1, round(2**32 / (1 + math.exp(min(2 * self.coupling * h, 700))))) for h in (2, 4))
+        _, two, four = thresholds(ODDS[heat_bath], 4, self.coupling)
         size, tile = words[0].numel(), INTERPRETED_TILE if interpreted() else TILE
         from ebmlab.fused.lattice_kernel import colour_kernel  # not before there is Triton
         from ebmlab.fused.tiles import seed

@@ -177,7 +177,8 @@ class BoltzmannLearning(Learner):
             return x
 
         with self.energy.steady() if isinstance(self.energy, Potts) else nullcontext():
-            self.start.move(self.energy, self.energy.random(1), step=move, at_once=AT_ONCE)
+            at_once = AT_ONCE if self.device.type == "cpu" else self.num_chains  # a GPU is fast with all of them
+            self.start.move(self.energy, self.energy.random(1), step=move, at_once=at_once)
         return_freed_memory()
         if hops:
             self.log("sampler/hops", torch.cat(hops).mean(), sync_dist=True)
@@ -199,7 +200,7 @@ class BoltzmannLearning(Learner):
         if isinstance(self.energy, Potts):
             return self.energy.coupling
         assert isinstance(self.energy, Ising)
-        return cast(Tensor, self.energy.parametrizations.coupling.original)
+        return self.energy.upper
 
     @property
     def _field(self) -> Tensor:

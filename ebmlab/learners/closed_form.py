@@ -8,6 +8,7 @@ from torch import Tensor
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.pairwise.statistics import moments
 from ebmlab.errors import UserError
+from ebmlab.numerics.means import mean_of
 from ebmlab.settings import require_inside
 
 
@@ -20,13 +21,12 @@ def independent_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseud
     Args: as in `mean_field_`.
     """
     require_inside("independent_", "(0, 1)", pseudo_count=pseudo_count)
-    given = torch.ones(len(x)) if weights is None else weights
-    mean = (1 - pseudo_count) * torch.tensordot(given.to(x).double() / given.sum(), x.double(), 1)
+    mean = (1 - pseudo_count) * mean_of(x.double(), weights)
     if isinstance(energy, Potts):
         energy.coupling.zero_()
         energy.field.copy_((mean + pseudo_count / energy.field.shape[1]).log())
     else:
-        none = torch.zeros(len(mean), len(mean), dtype=mean.dtype)
+        none = mean.new_zeros(len(mean), len(mean))
         _fill(_spins("independent_", energy), none, mean, torch.zeros_like(mean))
 
 
@@ -80,14 +80,14 @@ def _potts(energy: Potts, x: Tensor, weights: Tensor | None, pseudo_count: float
     (d, q), (i, j) = energy.field.shape, energy.pairs.T
     require_inside("mean_field_", "(0, 1)", pseudo_count=pseudo_count)
     one, two = moments(x.double(), weights, pseudo_count)
-    kept = torch.arange(d * q).view(d, q)[:, :-1].flatten()
+    kept = torch.arange(d * q, device=one.device).view(d, q)[:, :-1].flatten()
     covariance = (two - torch.outer(one, one))[kept][:, kept]
-    coupling = torch.zeros(d, d, q, q, dtype=torch.float64)
+    coupling = one.new_zeros(d, d, q, q)
     if q > 1:
         coupling[:, :, :-1, :-1] = -_inverse(covariance).view(d, q - 1, d, q - 1).transpose(1, 2)
     energy.coupling.copy_(coupling[i, j])
     frequency = one.view(d, q)
-    pull = torch.zeros(d, q, dtype=torch.float64)
+    pull = torch.zeros_like(frequency)
     pull.index_add_(0, i, (coupling[i, j] @ frequency[j].unsqueeze(2)).squeeze(2))
     pull.index_add_(0, j, (coupling[i, j].mT @ frequency[i].unsqueeze(2)).squeeze(2))
     energy.field.copy_((frequency / frequency[:, -1:]).log() - pull)
@@ -114,7 +114,7 @@ def _moments_of_spins(
 
 def _fill(energy: Ising, coupling: Tensor, mean: Tensor, reaction: Tensor) -> None:
     coupling = coupling - coupling.diag().diag()
-    energy.parametrizations.coupling.original.copy_(coupling.triu(1))
+    energy.upper.copy_(coupling.triu(1))
     energy.field.copy_(mean.atanh() - coupling @ mean + reaction)
 
 

@@ -42,7 +42,7 @@ def estimated_falls(domain: Finite, x: Tensor, grad: Tensor) -> Tensor:
     if isinstance(domain, Categorical):
         falls = (slope * flat).sum(-1, keepdim=True) - slope
     else:
-        falls = slope.unsqueeze(-1) * (flat.unsqueeze(-1) - domain.values.to(x))
+        falls = slope.unsqueeze(-1) * (flat.unsqueeze(-1) - domain.values_like(x))
     shift = torch.arange(domain.num_values - 1, device=x.device)
     value = (domain.to_index(flat).unsqueeze(-1) + 1 + shift) % domain.num_values
     return falls.gather(2, value).flatten(1)

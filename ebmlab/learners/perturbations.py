@@ -43,4 +43,4 @@ def perturbed(domain: Domain, x: Tensor, *, flip_probability: float, noise_level
 
 def minus_flipped(domain: Finite, x: Tensor) -> Tensor:
     """The difference x - y of bits or spins, where y has the other value of every coordinate."""
-    return torch.add(-domain.values.sum().to(x), x, alpha=2)
+    return torch.add(-domain.values_like(x).sum(), x, alpha=2)

@@ -151,7 +151,7 @@ class PseudoLikelihood(SampleLoss):
         """
         here, there = self.regressions
         if isinstance(self.energy, Ising):
-            self.energy.parametrizations.coupling.original.copy_((here + there) / 2)
+            self.energy.upper.copy_((here + there) / 2)
             self.energy.field.copy_(self.fields)
             return
         assert isinstance(self.energy, Potts)

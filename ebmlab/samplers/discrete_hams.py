@@ -227,7 +227,7 @@ class DiscreteHAMS(Sampler):
         settings = torch.stack(numbers).unsqueeze(0)
         if not self.preconditioned:
             return Kernel(start, step, settings)
-        parts = (part.to(energy.dtype) for part in (self.vectors, self.values, self.shift))
+        parts = (part.to(energy.device, energy.dtype) for part in (self.vectors, self.values, self.shift))
         return Kernel(start, step, settings, (Curvature(*parts),))
 
 

@@ -232,8 +232,8 @@ def _one_by_one(energy: Energy, state: SweepState, order: Sequence[int]) -> tupl
     """Steps of `Gibbs` on single coordinates."""
     domain, x = cast(Finite, energy.domain), state.x
     shifts, acceptance = ball(domain.num_values, 1, 1, x.device), x.new_ones(len(x))
-    for i in order:
-        x, info = redraw(energy, x, torch.tensor([[i]], device=x.device).expand(len(x), 1), shifts)
+    for site in torch.tensor(order, device=x.device).view(-1, 1):
+        x, info = redraw(energy, x, site.expand(len(x), 1), shifts)
         acceptance = acceptance * info.acceptance
     hops = lambda: domain.hops(x, state.x)  # noqa: E731
     return replace(state, x=x, step=state.step + 1), Info(

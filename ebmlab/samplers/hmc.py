@@ -202,7 +202,7 @@ class HMC(Sampler):
 
     def uneven_on(self, energy: Energy) -> UnevenKernel | None:
         """On a CPU, where steps of few numbers take less time than calling a program does, all are one loop in it."""
-        if type(self).kernel_on is not HMC.kernel_on or self._by_steps or self.step_size.device.type != "cpu":
+        if type(self).kernel_on is not HMC.kernel_on or self._by_steps or energy.device.type != "cpu":
             return None
         options = Options(self.num_leapfrog, self.scale)
         epsilon = torch.as_tensor(self.step_size * length_unit(energy)).view(1)

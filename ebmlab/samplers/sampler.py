@@ -92,7 +92,7 @@ class Sampler(Recorded, nn.Module):
         return None
 
     def uneven_on(self, energy: Energy) -> UnevenKernel | None:
-        """The same for compiled chains whose steps take unequal times; None for all samplers but `NUTS`."""
+        """The same for compiled chains whose steps take unequal times; None for all but `NUTS` and `HMC`."""
         return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -24,6 +24,7 @@ from ebmlab.evaluation.log_z import MAX_GAP
 from ebmlab.io.files import read_text, whole
 from ebmlab.io.own_files import is_own, remember
 from ebmlab.io.zoo.shelf import LOG_Z, OURS, name_of
+from ebmlab.numerics.streams import own_numbers
 from ebmlab.samplers import BlockGibbs, Sampler, TrajectoryTempered
 
 SUMMABLE = 16  # bits over which log Z is summed exactly
@@ -189,9 +190,7 @@ def computed_log_z(energy: Energy, samplers: list[Sampler], x: Tensor, chains: i
         return LogZ(value, 0.0 if sound else math.nan, gap=0.0, doubts=() if sound else (INFINITE,), method="exact sum")
     base = _base(energy, x)
     sampler = _exact_sampler(energy, samplers, base)
-    devices = [energy.device] if energy.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(SEED)
+    with own_numbers(SEED, energy.device):
         found = log_z(
             energy,
             sampler,

@@ -34,7 +34,6 @@ from ebmlab.energies import (
 from ebmlab.energies.paths.bridge import Ends
 from ebmlab.errors import UserError
 from ebmlab.evaluation import LogZ, ais, exact_log_z, exact_mean, exact_samples, reverse_ais, saved_chains
-from ebmlab.evaluation.exact import check_enumerable
 from ebmlab.evaluation.ladder import fixed_ladder
 from ebmlab.evaluation.population import Population
 from ebmlab.io.fingerprint import fingerprint
@@ -421,7 +420,7 @@ def test_wrong_use_is_refused() -> None:
     with pytest.raises(UserError, match="at least 1"):
         ais(ising, s.GWG(), num_temperatures=0)
     with pytest.raises(UserError, match="too many"):
-        check_enumerable(RBM(100, 30))
+        exact_log_z(RBM(100, 30))
     with pytest.raises(UserError, match="shape"):
         reverse_ais(ising, s.GWG(), torch.ones(3, 5))
 
@@ -478,3 +477,8 @@ def test_a_sampler_of_the_energy_alone_is_refused_by_the_right_sentence() -> Non
         )
     with pytest.raises(UserError, match="needs Gaussian visible units"):
         ais(RBM(4, 3), GibbsLangevin(0.1, 2, adjust_from=0), num_chains=4, num_temperatures=3)
+
+
+def test_a_pilot_seeds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("the seeds of GPUs have changed"))
+    ais(make_ising(), s.GWG(), num_chains=50, num_temperatures=10, schedule="adaptive")

@@ -81,6 +81,16 @@ def test_a_state_of_many_tiles_holds_what_torch_computes_there(visible: int, hid
     assert chains == 1 or 0 < info.hops.count_nonzero() < chains, "some chains accept, and some do not"
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_columns_in_memory_are_the_same_states(name: str) -> None:
+    energy, sampler = rbm(), Fused(CASES[name]).to(DEVICE)
+    x, ends = energy.random(200), []
+    for start in (x, x.T.contiguous().T):
+        torch.manual_seed(0)
+        ends.append(sampler.last_states(energy, start, 3))
+    assert torch.equal(*ends)
+
+
 @pytest.mark.parametrize("precision", ["highest", "high"])
 def test_bits_times_weights_lose_no_digit(precision: str, set_precision: Callable[[str], None]) -> None:
     """Of a weight and a bias that cancel only the last three of 24 binary digits are left."""

@@ -23,12 +23,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ebmlab.callbacks import DataMean, DivergenceGuard, RunState, SamplerMonitor, divergence_guard
 from ebmlab.callbacks.judged_step import hold_back
 from ebmlab.datamodules import Digits
-from ebmlab.energies import GRBM, MLP, RBM, Energy, ResNet
+from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, Potts, ResNet, tempered
 from ebmlab.energies.accumulated import known
+from ebmlab.energies.materialised import value_differences
 from ebmlab.engine import Replayed
 from ebmlab.learners import ContrastiveDivergence, FromData, ReplayBuffer, contrastive_divergence
+from ebmlab.learners.closed_form import independent_
 from ebmlab.learners.one_pass import in_one_pass
-from ebmlab.samplers import DMALA, Bfloat16Proposals, BlockGibbs, GibbsLangevin, Sampler
+from ebmlab.learners.perturbations import minus_flipped
+from ebmlab.samplers import DMALA, Bfloat16Proposals, BlockGibbs, DiscreteHAMS, GibbsLangevin, Sampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
@@ -103,6 +106,50 @@ def test_gradients_that_are_known_are_one_launch() -> None:
         total.backward()
     assert launches.names == ["ones_like", "_foreach_mul"]
     assert parameters[0].grad is not None and parameters[4].grad is None
+
+
+@pytest.fixture
+def meta_like_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: self.is_meta))
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
+
+
+@pytest.mark.usefixtures("meta_like_cuda")
+@pytest.mark.parametrize("energy", [GRBM(9, 4), RBM(9, 4), Potts(9, 3)], ids=lambda energy: type(energy).__name__)
+def test_weighted_sums_wait_nowhere(energy: Energy) -> None:
+    energy = energy.to(GPU)
+    x = energy.random(12)
+    with Launches():
+        contrast = energy.weighted_sum()
+        contrast.add(x, weight=torch.ones(12, device=GPU))
+        contrast.add(x, weight=-1 / 12)
+        contrast.value().backward()
+
+
+@pytest.mark.usefixtures("meta_like_cuda")
+def test_tables_of_steady_couplings_are_made_once() -> None:
+    energy = Potts(5, 3).to(GPU)
+    x = energy.random(4)
+    with torch.no_grad(), energy.steady(), Launches() as launches:
+        for _ in range(3):
+            energy.gradient(x)
+    assert launches.names.count("index_put") == 2  # one for each half
+
+
+@pytest.mark.parametrize("energy", [Potts(4, 3), Ising.learnable(4)], ids=lambda energy: type(energy).__name__)
+def test_estimates_in_closed_form_stay_on_their_device(energy: Energy) -> None:
+    independent_(energy.to(GPU), energy.random(7))
+
+
+@pytest.mark.usefixtures("meta_like_cuda")
+def test_constants_of_samplers_and_energies_are_on_their_device() -> None:
+    assert tempered(RBM(4, 3).to(GPU), 0.5).beta.device.type == GPU
+    rbm, potts = RBM(4, 3).to(GPU), Potts(4, 3).to(GPU)
+    with Launches():
+        value_differences(potts, potts.random(5), None)
+        minus_flipped(rbm.domain, rbm.random(5))
+    (curvature,) = DiscreteHAMS(0.3, curvature=torch.eye(4)).kernel_on(rbm).options
+    assert {part.device.type for part in curvature} == {GPU}
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])

@@ -22,7 +22,9 @@ from ebmlab.datamodules import Digits
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ResNet
 from ebmlab.engine import Replayed
 from ebmlab.errors import UserError
+from ebmlab.evaluation import law_check
 from ebmlab.learners import ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
+from ebmlab.learners.closed_form import independent_
 from ebmlab.samplers import (
     ACS,
     DMALA,
@@ -65,6 +67,14 @@ def test_structured_samplers(make) -> None:  # type: ignore[no-untyped-def]
     energy, sampler = energy.cuda(), sampler.cuda()
     last, _ = sampler.sample(energy, energy.domain.random(64, device="cuda"), 20)
     energy.domain.validate(last)
+
+
+def test_a_law_is_checked_and_fitted_on_the_gpu() -> None:
+    torch.manual_seed(0)
+    energy = Ising.learnable(4).cuda()
+    x = torch.where(torch.rand(20_000, 4) < torch.tensor([0.2, 0.5, 0.6, 0.7]), 1.0, -1.0).cuda()
+    independent_(energy, x, pseudo_count=1e-6)
+    assert law_check(energy, x).follows and not law_check(energy, -x).follows
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")

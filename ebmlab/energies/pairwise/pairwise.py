@@ -84,6 +84,12 @@ class Pairwise(Energy):
         else:
             self.register_buffer("coupling", edges.matrix().to(self.field))
 
+    @property
+    def upper(self) -> nn.Parameter:
+        """What learns of couplings that do: J above the diagonal, `(d, d)`; all other entries count for nothing."""
+        learnt: nn.Parameter = self.parametrizations.coupling.original
+        return learnt
+
     def edges(self) -> Edges:
         """The entries of J that are not 0."""
         return self.neighbours.edges() if self.sparse else Edges.of(self.coupling)

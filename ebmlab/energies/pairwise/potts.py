@@ -236,9 +236,9 @@ class Potts(Energy):
         return self._unchanged("matrix", self._make_matrix)
 
     def _unchanged(self, name: str, make: Callable[[], Made]) -> Made:
-        """What `make` makes from the parameters; on a CPU it is kept until a number of theirs changes."""
+        """What `make` makes from the parameters; kept while they are steady, or on a CPU until one changes."""
         now = self.coupling, self.field
-        if self.coupling.device.type != "cpu":
+        if not self._steady and self.coupling.device.type != "cpu":
             return make()
         if not self._steady and not all(map(_same, self._kept.get("parameters", (None, None)), now)):
             self._kept = {}
@@ -257,10 +257,7 @@ class Potts(Energy):
             self._kept, self._steady = {}, False
 
     def _make_matrix(self) -> Tensor:
-        (d, q), (i, j) = self.field.shape, self.pairs.T
-        blocks = self.coupling.new_zeros(d, d, q, q)
-        blocks = blocks.index_put((i, j), self.coupling).index_put((j, i), self.coupling.mT)
-        return blocks.transpose(1, 2).reshape(d * q, d * q)
+        return felt(len(self.field), self.pairs, here=self.coupling, there=self.coupling)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}, "_steady": False}

@@ -50,7 +50,7 @@ class Tempering(Energy):
         self.domain = energy.domain
         self.energy = energy
         given = as_floats(beta) if isinstance(beta, Tensor) else torch.tensor(beta, dtype=energy.dtype)
-        self.register_buffer("beta", given, persistent=False)
+        self.register_buffer("beta", given.to(energy.device), persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:

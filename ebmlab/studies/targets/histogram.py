@@ -13,6 +13,8 @@ from ebmlab.errors import UserError
 from ebmlab.studies.measures import Measure
 from ebmlab.studies.targets.mode_grid import ModeGrid
 
+BLOCK = 11  # states a side that are counted together
+
 
 class Histogram2D(Measure):
     """Counts of the visits to each state of a `ModeGrid` and of the modes visited (Pynadath et al. 2024, Fig. 1).
@@ -70,11 +72,11 @@ class Histogram2D(Measure):
         return _image(self._law)
 
 
-def _coarse(table: Tensor, block: int = 11) -> Tensor:
-    """Sums over blocks of `block` by `block` states, so few that thousands of samples fill them."""
-    missing = -table.shape[0] % block
-    side = (table.shape[0] + missing) // block
-    return torch.nn.functional.pad(table, (0, missing, 0, missing)).view(side, block, side, block).sum((1, 3))
+def _coarse(table: Tensor) -> Tensor:
+    """Sums over blocks of states, so few that thousands of samples fill them."""
+    missing = -table.shape[0] % BLOCK
+    side = (table.shape[0] + missing) // BLOCK
+    return torch.nn.functional.pad(table, (0, missing, 0, missing)).view(side, BLOCK, side, BLOCK).sum((1, 3))
 
 
 def _image(table: Tensor) -> Tensor:

@@ -111,5 +111,5 @@ class LatticeGaussian(Energy):
         grad, curvature = (x - self.mean.to(x)) @ precision, precision.diagonal().expand_as(x)
         if index is not None:
             x, grad, curvature = x.gather(1, index), grad.gather(1, index), curvature.gather(1, index)
-        move = self.domain.values.to(x) - x.unsqueeze(2)
+        move = self.domain.values_like(x) - x.unsqueeze(2)
         return move * (grad.unsqueeze(2) + 0.5 * move * curvature.unsqueeze(2))

@@ -69,7 +69,7 @@ class ModeGrid(Energy):
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """As in `Energy`, from a table of e(v)."""
         x = x if index is None else x.gather(1, index)
-        table = -self._exponents(self.domain.values.to(x)).logsumexp(-1)
+        table = -self._exponents(self.domain.values_like(x)).logsumexp(-1)
         return table - table[x.long()].unsqueeze(2)
 
     def nearest_mode(self, x: Tensor) -> Tensor:
