@@ -10,13 +10,16 @@ import pytest
 from ebmlab.native import library
 
 
-def replace(old: str, new: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has kernels come from copies of all C++ files in a folder, in which `new` stands for `old`, which occurs once."""
-    texts = {path.name: path.read_text() for path in library.FOLDER.glob("*.?pp")}
-    count = sum(text.count(old) for text in texts.values())
+def replace(old: str, new: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, file: str = "*.?pp") -> None:
+    """Has kernels come from copies of all C++ files in a folder, in which `new` stands for `old`.
+
+    The text `old` occurs once in the files that are called `file`, and stays in others.
+    """
+    texts = {path: path.read_text() for path in library.FOLDER.glob("*.?pp")}
+    count = sum(text.count(old) for path, text in texts.items() if path.match(file))
     assert count == 1, f"{old!r} occurs {count} times: write this mutant anew"
-    for name, text in texts.items():
-        (folder / name).write_text(text.replace(old, new))
+    for path, text in texts.items():
+        (folder / path.name).write_text(text.replace(old, new) if path.match(file) else text)
     monkeypatch.setattr(library, "FOLDER", folder)
     monkeypatch.setenv("EBMLAB_CACHE", str(folder))
 

@@ -372,7 +372,7 @@ def test_a_wrong_kernel_is_seen(
     ties: float | None, told: bool, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = kernels()
-    replace(old, new, tmp_path, monkeypatch)
+    replace(old, new, tmp_path, monkeypatch, file="ising_sweeps.cpp")
     assert (kernels.__wrapped__() is None) is told
     wrong = unchecked("ising_sweeps", right)
     monkeypatch.setattr(module, "kernels", lambda: wrong)

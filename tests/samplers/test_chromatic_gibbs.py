@@ -178,7 +178,7 @@ BEGIN = "graph, total = cast(Coloured, energy), x.new_zeros(len(x))"
 MUTANTS = {
     "wrong sign": ("draw_sites(graph.conditional", "draw_sites(-graph.conditional"),
     "stale fields": (BEGIN, f"{BEGIN}\nx = x.clone()"),
-    "all sites of one colour": ("in graph.colours:", "in [torch.cat(graph.colours)]:"),
+    "all sites of one colour": ("graph.colours if groups is None else groups", "[torch.cat(graph.colours)]"),
 }
 
 
