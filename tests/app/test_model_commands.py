@@ -226,9 +226,10 @@ def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
     assert samples.std(0).max() > 0
 
 
+FORMATS = ".npy, .npz, .csv, .pt, .json, .h5, .hdf5, .png, .jpg, .jpeg, .bmp, .gif, .webp, .tif, .tiff"
 REFUSED = {
     "score nope.npy": "nope.npy: no such file",
-    "score digits.txt": "webp, .tif, .tiff: a table of text must be called .csv",
+    "score digits.txt": f"digits.txt is none of {FORMATS}: a table of text must be called .csv",
     "score digits.npy --output=s.txt": "--output is s.txt, but must end in .csv",
     "score wide.npy": "wide.npy: raw data have shape (3, 70); it must be (B, 1, 8, 8) or (B, 64)",
     "score digits.npy --num_chains=many": "score: --num_chains is 'many', but must be a whole number",
