@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, distributed, multiprocessing
+from helpers_ranks import on_two_ranks
+from torch import Tensor, distributed
 
 from ebmlab.energies import RBM
 from ebmlab.evaluation import ais, exact_log_z
@@ -26,22 +25,6 @@ def make_rbm() -> RBM:
         for p in rbm.parameters():
             p.normal_(0, 0.8)
     return rbm
-
-
-def process(rank: int, port: int, folder: str, work: Callable[[int], Any]) -> None:
-    torch.set_num_threads(1)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    distributed.init_process_group("gloo", rank=rank, world_size=2)
-    torch.manual_seed(rank)
-    torch.save(work(rank), Path(folder, f"{rank}.pt"))
-    distributed.destroy_process_group()
-
-
-def on_two_ranks(work: Callable[[int], Any], folder: Path) -> list[Any]:
-    """The results of `work(rank)` on both ranks."""
-    port = 20_000 + os.getpid() % 20_000
-    multiprocessing.spawn(process, (port, str(folder), work), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 
 def anneal(rank: int) -> dict[str, Any]:

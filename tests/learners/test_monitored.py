@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_ranks import on_two_ranks
 from helpers_trainer import quiet_trainer
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.cli import ReduceLROnPlateau
@@ -58,22 +58,19 @@ def test_a_monitored_value_is_that_of_the_step(name: str, by: str, tmp_path: Pat
 @pytest.mark.slow
 def test_a_rate_that_waits_for_a_plateau_is_the_same_on_all_ranks(tmp_path: Path) -> None:
     """Every rank lowered its rate by the values of its own batches, so that the ranks trained different models."""
-    torch.multiprocessing.spawn(train, (20_000 + os.getpid() % 20_000, tmp_path), nprocs=2)
-    for first, second in zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(2)), strict=True):
+    for first, second in zip(*on_two_ranks(train, tmp_path, joined=False), strict=True):
         assert 0 < first["rate"] < 1e-4
         assert first["rate"] == second["rate"] and torch.equal(first["W"], second["W"])
 
 
-def train(rank: int, port: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
+def train(rank: int) -> list[dict[str, Any]]:
     found = []
     for name, kind in SCORES.items():
         torch.manual_seed(0)
         plateau = partial(ReduceLROnPlateau, monitor=name, patience=0, factor=0.5)
         model = learner(kind, lr_scheduler=plateau, optimizer=partial(torch.optim.SGD, lr=1e-4))
         options = {"limit_val_batches": 0, "limit_train_batches": 1, "strategy": "ddp", "devices": 2}
-        trainer = quiet_trainer(folder, max_epochs=12, **options)
+        trainer = quiet_trainer(Path(), max_epochs=12, **options)
         trainer.fit(model, Digits(binarize=True, batch_size=20))
         found.append({"rate": trainer.optimizers[0].param_groups[0]["lr"], "W": model.energy.W.detach()})
-    torch.save(found, folder / f"{rank}.pt")
+    return found
