@@ -60,3 +60,12 @@ def unpack(wheel: Path, target: Path) -> None:
     """Installs the wheel into a folder, without what it needs, which the tests' environment has."""
     options = ("--no-deps", "--no-index", "--quiet", "--target", target)
     call(target.parent, sys.executable, "-m", "pip", "install", *options, wheel)
+
+
+def without_checkout(target: Path) -> None:
+    """Python that starts with this folder on its path finds nothing in the checkout, as with users of a wheel.
+
+    The tests' environment may have the checkout on its path, whose folder `callbacks` would hide that of a user.
+    """
+    text = f"import sys\n\nsys.path[:] = [p for p in sys.path if p != {str(ROOT)!r}]\n"
+    (target / "sitecustomize.py").write_text(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers_modules import LINKED, module_files
-from helpers_packages import ROOT, build, call, unpack
+from helpers_packages import ROOT, build, call, unpack, without_checkout
 
 from ebmlab import __version__
 
@@ -42,6 +42,7 @@ def test_an_installed_wheel_trains_in_an_empty_folder(packages: Path, tmp_path: 
     """The user's folder `callbacks` neither hides ours nor is hidden."""
     wheel, target, work = packages / f"ebmlab-{__version__}-py3-none-any.whl", tmp_path / "site", tmp_path / "work"
     unpack(wheel, target)
+    without_checkout(target)
     (work / "callbacks").mkdir(parents=True)
     (work / "callbacks" / "__init__.py").write_text(
         "from pytorch_lightning import Callback\n\n\nclass Mine(Callback):\n"
