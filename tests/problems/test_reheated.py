@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from helpers_tier import cases
 
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.io.files import load, save
-from ebmlab.problems import Geometric, Heat, Minimum, Reheated, beta_range, frustrated_loops, minimise
+from ebmlab.problems import Geometric, Heat, Minimum, Reheated, Schedule, beta_range, frustrated_loops, minimise
+from ebmlab.problems.chains import Words
 from ebmlab.samplers import ChromaticGibbs
+from ebmlab.samplers.multi_spin import MultiSpin
 
 
 @pytest.mark.slow
@@ -35,16 +36,23 @@ def test_the_chains_go_back_to_the_peak_of_the_exact_specific_heat() -> None:
 
 
 @pytest.mark.slow
-@cases("seed", [2, 5], fast=[1])
-def test_a_chain_that_is_stuck_finds_the_planted_state(seed: int) -> None:
+@pytest.mark.parametrize("words", [True, False])
+def test_chains_that_are_stuck_find_the_planted_state(words: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alone. The descent is steep and ends far too cold, so that about a third of all chains are stuck."""
+    monkeypatch.setattr(MultiSpin, "pays", lambda *_: words)
     planted = frustrated_loops(12, 110, seed=2)
-    plain = Geometric(*beta_range(planted.energy))
-    found = {}
-    for schedule in (plain, Reheated(plain)):
+    low, high = beta_range(planted.energy)
+    plain = Geometric(low, 1e4 * high)
+
+    def found(schedule: Schedule, seed: int) -> bool:
         torch.manual_seed(seed)
-        found[schedule] = minimise(planted.energy, ChromaticGibbs(), schedule, num_chains=1, num_steps=1500)
-    assert float(found[plain].energy.min()) > planted.ground and found[plain].heat is None
-    assert float(found[Reheated(plain)].energy.min()) == planted.ground
+        best = minimise(planted.energy, ChromaticGibbs(), schedule, num_chains=1, num_steps=2500)
+        assert isinstance(best.chains, Words) == words and (best.heat is None) == (schedule is plain)
+        return float(best.energy) == planted.ground
+
+    stuck = [seed for seed in range(18) if not found(plain, seed)]
+    freed = [seed for seed in stuck if found(Reheated(plain), seed)]
+    assert len(stuck) >= 3 and len(freed) >= 0.6 * len(stuck), (stuck, freed)
 
 
 def looked(energies: torch.Tensor, lowest: list[float] | None = None) -> Heat:
