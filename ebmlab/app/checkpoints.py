@@ -11,7 +11,7 @@ from jsonargparse import Namespace
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.app.run_folder import LAST, RUNS, check_name, checkpoints_of, in_a_run, newest_run, run_of
+from ebmlab.app.run_folder import LAST, Place, check_name, checkpoints_of, in_a_run, newest_run, run_of
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint, save
 from ebmlab.io.plain import require_finite
@@ -48,13 +48,12 @@ class WholeCheckpoints(TorchCheckpointIO):
         return load_checkpoint(Path(path))
 
 
-def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[Path, dict[str, Any]]:
+def find_checkpoint(ckpt_path: str, place: Place) -> tuple[Path, dict[str, Any]]:
     """Resolves `--ckpt_path` and reads the checkpoint.
 
     Args:
-        ckpt_path: a file, or `last` for the newest run of the experiment (or the run called `name`).
-        experiment: the config's name.
-        name: the run's name.
+        ckpt_path: a file, or `last` for the newest run of the place.
+        place: where the run is.
 
     Returns:
         The file and its content. If `last.ckpt` is damaged, the newest checkpoint of the run that can be read is
@@ -65,7 +64,7 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
     """
     path = Path(ckpt_path)
     if ckpt_path == "last":
-        paths = checkpoints_of(newest_run(experiment, name))
+        paths = checkpoints_of(newest_run(place))
     elif path.name == LAST and path.is_file() and in_a_run(path):
         paths = [path, *(other for other in checkpoints_of(run_of(path)) if other.absolute() != path.absolute())]
     else:
@@ -84,17 +83,19 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
     raise UserError(f"none of the checkpoints in {paths[0].parent} can be read: delete the run, or restore one of them")
 
 
-def resumed(experiment: str, name: str | None, ckpt_path: str | None) -> str | None:
+def resumed(place: Place, ckpt_path: str | None) -> str | None:
     """The value of `--ckpt_path` that `--resume auto` stands for: `last` if the run has checkpoints, else None.
 
     Raises:
         UserError: the run has no name, or `ckpt_path` is given too.
     """
-    if name is None or ckpt_path:
-        mend = "say which run by --name" if name is None else "leave --ckpt_path out"
+    nameless = place.name is None and place.folder is None
+    if nameless or ckpt_path:
+        mend = "say which run by --name" if nameless else "leave --ckpt_path out"
         raise UserError(f"--resume auto starts the run of a name, or continues it: {mend}")
-    check_name(name)
-    return "last" if checkpoints_of(RUNS / experiment / name) else None
+    if place.name is not None:
+        check_name(place.name)
+    return "last" if any(map(checkpoints_of, place.runs())) else None
 
 
 def check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str) -> None:
