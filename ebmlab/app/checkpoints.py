@@ -45,7 +45,31 @@ class WholeCheckpoints(TorchCheckpointIO):
         """Reads plain data only, whatever `weights_only` is, with tensors on the CPU."""
         if "://" in str(path):
             return super().load_checkpoint(path, map_location, weights_only=True)
-        return load_checkpoint(Path(path))
+        return _where_it_is(load_checkpoint(Path(path)), Path(path).absolute().parent)
+
+
+def _where_it_is(checkpoint: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The checkpoint of a run whose folder may have been moved, with its files in `folder`.
+
+    Lightning forgets the best score of a run that it finds elsewhere, and keeps a worse checkpoint beside the best.
+    """
+    states = checkpoint.get("callbacks")
+    for state in states.values() if isinstance(states, dict) else ():
+        if not isinstance(state, dict) or not isinstance(state.get("dirpath"), str):
+            continue
+        state["dirpath"] = str(folder)
+        for name in ("best_model_path", "last_model_path", "kth_best_model_path"):
+            state[name] = _here(state.get(name), folder)
+        best = state.get("best_k_models")
+        scores = [(_here(path, folder), score) for path, score in best.items()] if isinstance(best, dict) else []
+        state["best_k_models"] = {path: score for path, score in scores if path}
+    return checkpoint
+
+
+def _here(path: object, folder: Path) -> str:
+    """A file of the same name in a folder; "" if there is none."""
+    found = folder / Path(str(path or "")).name
+    return str(found) if found.is_file() else ""
 
 
 def find_checkpoint(ckpt_path: str, place: Place) -> tuple[Path, dict[str, Any]]:

@@ -179,8 +179,8 @@ class CLI(LightningCLI):
         config = self.config[str(self.subcommand)].clone()
         if self.subcommand == "fit":
             del config["name"], config["ckpt_path"], config["resume"]  # they apply to this start of the run only
-        parser = self._parser(self.subcommand)
-        Beginning(trainer, config.as_dict(), partial(parser.dump, config, skip_none=False) if saves else None)
+        dump = partial(self._parser(self.subcommand).dump, skip_none=False)
+        Beginning(trainer, config, dump if saves else None)
 
     def after_instantiate_classes(self) -> None:
         check_energy(self.model.energy)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from ebmlab.app.checkpoints import find_checkpoint
 from ebmlab.app.run_folder import (
@@ -278,3 +279,12 @@ def test_a_folder_of_ones_own_is_continued_and_not_overwritten(
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == kept
     run(*fit, "--ckpt_path=last", "--trainer.max_epochs=3")
     assert steps() == 3 * first and not Path("runs").exists()
+
+
+def test_the_config_of_a_continued_run_says_what_is_used(run: Callable[..., None]) -> None:
+    fit = ["fit", "--resume=auto", "--name=a", "--model.init_args.lr_scheduler=null"]
+    run(*fit, "--trainer.max_epochs=1", "--model.optimizer.lr=0.003")
+    with pytest.warns(UserWarning, match="continues with the checkpoint's lr = 0.003, not 0.5"):
+        run(*fit, "--trainer.max_epochs=2", "--model.optimizer.lr=0.5")
+    config = yaml.safe_load(Path("runs/grbm_digits/a/config.yaml").read_text())
+    assert config["model"]["init_args"]["optimizer"]["init_args"]["lr"] == 0.003
