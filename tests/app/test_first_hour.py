@@ -85,7 +85,7 @@ LEARNER = "model: Problem with given class_path 'ebmlab.learners.ContrastiveDive
         ),
         (
             "You restored a checkpoint with current_epoch=23, but you have set Trainer(max_epochs=12).",
-            "the checkpoint has trained 23 epochs, but trainer.max_epochs is 12: give a larger number",
+            "the checkpoint is of epoch 24, but trainer.max_epochs is 12: give a larger number",
         ),
     ],
 )
