@@ -61,6 +61,18 @@ def test_dots_without_lower_case_are_gaps(tmp_path: Path) -> None:
     assert family.alphabet.decode(family.values) == ["AC-E", "A--E", "ACDE"]
 
 
+@pytest.mark.parametrize("form", [">{}\n{}\n", "{} {}\n"])
+def test_dots_are_gaps_where_a_column_holds_letters_too(form: str, tmp_path: Path) -> None:
+    """Each row has as many dots, as aligned FASTA and Stockholm may have by chance."""
+    rows = ["AC.DE", "A.CDE", ".CADE", "ACD.E"]
+    text = "".join(form.format(f"r{i}", row) for i, row in enumerate(rows))
+    path = tmp_path / "a.txt"
+    path.write_text(text if text.startswith(">") else f"# STOCKHOLM 1.0\n{text}//\n")
+    family = read_family(path, max_column_gaps=1, max_sequence_gaps=1)
+    assert family.alphabet.decode(family.values) == [row.replace(".", "-") for row in rows]
+    assert not read_rows(path).inserts and read_rows(path, "drop").inserts
+
+
 def test_residues_know_their_columns(tmp_path: Path) -> None:
     path = tmp_path / "a.a3m"
     path.write_text(">one\nAkC-D\n>two\nA-CD\n>three\nACCD\n")
