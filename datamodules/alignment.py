@@ -41,7 +41,8 @@ class Alignment(TensorDataModule):
 
     Args:
         path: the file; or `package:NAME/FOLDER/FILE`, a file of an installed package.
-        alphabet: `protein`, `rna` or `dna`, whose gap has the value 0; or letters in the order of their values.
+        alphabet: `protein`, `rna` or `dna`, whose gap has the value 0; or letters in the order of their values. RNA
+            takes T as U, and DNA takes U as T.
         gap: the letter of the gap in `alphabet`.
         inserts: what lower case letters and dots are. `drop`: inserts, which are left out, as in A2M and A3M. `keep`:
             residues and gaps in columns of their own, as in FASTA. `auto`: inserts, if the file's name ends in .a2m or

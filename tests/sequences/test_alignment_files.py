@@ -109,8 +109,8 @@ def test_alphabets(tmp_path: Path) -> None:
         [1, 2, 3, 4],
         [1, 2, 0, 4],
     ]
-    with pytest.raises(UserError, match=r"has the letter U in column 4, which is not in the alphabet -ACGT"):
-        read_family(path, alphabet="dna")
+    with pytest.raises(UserError, match=r"has the letter U in column 4, which is not in the alphabet -ACDEF"):
+        read_family(path, alphabet="protein")
     own = read_family(path, alphabet="UGCA-", max_column_gaps=1, max_sequence_gaps=1)
     assert own.values.tolist() == [[3, 2, 1, 0], [3, 2, 4, 0]] and own.alphabet.gap_value == 4
     stars = read_family(path, alphabet="*ACGU", gap="*", max_column_gaps=1, max_sequence_gaps=1)
@@ -170,3 +170,13 @@ def test_a_package_is_found_without_being_imported(tmp_path: Path, monkeypatch: 
     (tmp_path / "stranger" / "a.fasta").write_text(FASTA)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert find("package:stranger/a.fasta") == tmp_path / "stranger" / "a.fasta"
+
+
+def test_an_alphabet_of_nucleotides_takes_t_and_u_alike() -> None:
+    assert Alphabet.of("rna").encode(["TU-X"]).tolist() == [[4, 4, 0, 255]]
+    assert Alphabet.of("dna").encode(["TU-X"]).tolist() == [[4, 4, 0, 255]]
+    assert Alphabet.of("UGCA.", gap=".").encode(["TUA."]).tolist() == [[0, 0, 3, 4]]
+    for letters in ("protein", "ACGTU", "-ACG", "-ACGTN"):
+        assert 255 in (Alphabet.of(letters).encode(["TUX"])[0, :3])
+        own = Alphabet.of(letters)
+        assert [own.letters[k] for k in own.encode(["TU"])[0] if k != 255] == [a for a in "TU" if a in own.letters]
