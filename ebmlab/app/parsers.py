@@ -181,7 +181,7 @@ def solve_parser() -> Line:
 
 
 def _add_model(parser: Line) -> None:
-    where = "a checkpoint, or the folder of a run (its best, else last)"
+    where = "a checkpoint, or the folder of a run (its best.ckpt, else its last.ckpt)"
     parser.add_argument("--ckpt_path", required=True, metavar="PATH", help=where)
     own = "own code of the model"
     parser.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help=own)
