@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sized
 from typing import Any
 
 import pytorch_lightning as pl
@@ -27,7 +28,7 @@ from ebmlab.samplers import Tempered
 
 KEY = "run_state"
 BUFFER, HIDDEN = "replay_buffer", "replay_buffer_hidden"
-OWED, PLACE = "owed_steps", "loader_position"
+OWED, PLACE, SAMPLES = "owed_steps", "loader_position", "samples"
 Streams = dict[str, Tensor]
 
 
@@ -58,6 +59,7 @@ class RunState(pl.Callback):
         self._buffer: Tensor | None = None
         self._hidden: Tensor | None = None
         self._place: dict[str, Any] | None = None  # of the loader, in the checkpoint
+        self._samples: int | None = None  # to train on, in the checkpoint
         self._before: Tensor | None = None  # the state of training's generator while validation runs
         self._position, self._unfinished, self._scores = LoaderPosition(), Unfinished(), Scores()
 
@@ -101,6 +103,8 @@ class RunState(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
         save_no_step_again(trainer)
+        if self._samples is not None:
+            _warn_of_other_data(self._samples, _samples(trainer))
         loaded, self._loaded = self._loaded, None
         buffer = buffer_of(pl_module)
         if self._buffer is not None and buffer is not None:
@@ -173,6 +177,7 @@ class RunState(pl.Callback):
         device = pl_module.device
         streams = generator_states(device) | ({} if self._before is None else {"cpu": self._before})
         checkpoint[KEY] = {name: _gather(trainer, state.to(device)) for name, state in streams.items()}
+        checkpoint[SAMPLES] = _samples(trainer)
         if owed := self._unfinished.state(trainer):
             checkpoint[OWED] = owed
         if (place := self._position.state(trainer)) is not None:
@@ -188,7 +193,7 @@ class RunState(pl.Callback):
     ) -> None:
         self._loaded = checkpoint.get(KEY)
         self._buffer, self._hidden = _slots(checkpoint, BUFFER), _slots(checkpoint, HIDDEN)
-        self._place = checkpoint.get(PLACE)
+        self._place, self._samples = checkpoint.get(PLACE), checkpoint.get(SAMPLES)
         self._unfinished.load(checkpoint.get(OWED, []))
         if self._buffer is not None and isinstance(pl_module, Learner):
             _check_buffer(self._buffer, pl_module.energy.domain)
@@ -244,6 +249,20 @@ def _check_buffer(slots: Tensor, domain: Domain) -> None:
         states = states.flatten(0, 1)
     with explained(f"the checkpoint's replay buffer is damaged: {WHY}; take an earlier checkpoint", UserError):
         domain.validate(states)
+
+
+def _samples(trainer: pl.Trainer) -> int | None:
+    """The number of samples to train on; None where the loader does not tell."""
+    data = getattr(loader := trainer.train_dataloader, "data", getattr(loader, "dataset", None))
+    return len(data) if isinstance(data, Sized) else None
+
+
+def _warn_of_other_data(before: int, now: int | None) -> None:
+    if now not in (None, before):
+        rank_zero_warn(
+            f"there are {now} samples to train on, and when the checkpoint was written there were {before}: samples "
+            "that were held out may be trained on now; start a new run for other data"
+        )
 
 
 def _warn_of_old_size(size: int, slots: int, ranks: int) -> None:

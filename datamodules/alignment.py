@@ -41,11 +41,13 @@ class Alignment(TensorDataModule):
 
     Args:
         path: the file; or `package:NAME/FOLDER/FILE`, a file of an installed package.
-        alphabet: `protein`, `rna` or `dna`, whose gap has the value 0; or letters in the order of their values.
+        alphabet: `protein`, `rna` or `dna`, whose gap has the value 0; or letters in the order of their values. RNA
+            takes T as U, and DNA takes U as T.
         gap: the letter of the gap in `alphabet`.
         inserts: what lower case letters and dots are. `drop`: inserts, which are left out, as in A2M and A3M. `keep`:
             residues and gaps in columns of their own, as in FASTA. `auto`: inserts, if the file's name ends in .a2m or
-            .a3m. Also inserts, if some rows have lower case letters or dots, and all have equally many other letters.
+            .a3m. Also inserts, if some columns hold nothing else in any row, and all other columns none of them. In
+            rows of different lengths: if all have equally many other letters.
         unknown: what becomes of sequences with letters that are not in the alphabet, in the columns that are kept.
             `drop`: they are left out. `gap`: the letters are read as gaps. `refuse`: they are an error.
         max_column_gaps: columns with a larger share of gaps are left out.

@@ -31,6 +31,8 @@ class Edges(Recorded):
         tensor([1, 0])
     """
 
+    _is_right = False  # whether the entries are known to be as they must be
+
     def __init__(
         self,
         size: int,
@@ -55,7 +57,59 @@ class Edges(Recorded):
         a, b = a[a != b], b[a != b]
         entries = torch.cat([a * size + b, b * size + a]).unique()  # type: ignore[no-untyped-call]
         entries = entries if coupling else entries[:0]
-        return cls(size, entries // size, entries % size, torch.full((len(entries),), float(coupling)))
+        made = cls(size, entries // size, entries % size, torch.full((len(entries),), float(coupling)))
+        made._is_right = True
+        return made
+
+    def with_values(self, values: Tensor) -> Edges:
+        """The same entries with other values, which must be symmetric, too."""
+        made = Edges(self.size, self.rows, self.columns, values)
+        made._is_right = self._is_right
+        return made
+
+    def checked(self, who: str) -> Edges:
+        """The entries row by row, ascending; each of them has been looked at, unless `joining` made them.
+
+        Args:
+            who: takes them, in errors.
+
+        Raises:
+            UserError: lists differ in length, an index is out of range, or a value is not finite. Or an entry stands on
+                the diagonal, is given twice, or differs from that of the other direction.
+
+        Example:
+            >>> Edges(3, [1, 2, 0, 1], [2, 1, 1, 0], [0.5, 0.5, 2.0, 2.0]).checked("Ising").rows
+            tensor([0, 1, 1, 2])
+        """
+        if self._is_right:
+            return self
+        size, rows, columns, values = self.size, self.rows, self.columns, self.values
+        if any(part.dim() != 1 or len(part) != len(rows) for part in (rows, columns, values)):
+            shapes = ", ".join(str(tuple(part.shape)) for part in (rows, columns, values))
+            raise UserError(f"{who}: rows, columns and values of edges have the shapes {shapes}, but must be (n,) each")
+
+        def refuse(wrong: Tensor, what: str) -> None:
+            if bool(wrong.any()):
+                k = int(wrong.int().argmax())
+                i, j, value = int(rows[k]), int(columns[k]), float(values[k])
+                raise UserError(f"{who}: the entry ({i}, {j}) {what.format(i=i, j=j, value=f'{value:.9g}')}")
+
+        least, most = torch.minimum(rows, columns), torch.maximum(rows, columns)
+        refuse((least < 0) | (most >= size), f"names a site beyond the {size}, which count from 0")
+        refuse(least == most, "is on the diagonal: no site interacts with itself")
+        refuse(~values.isfinite(), "must be finite")
+        keys = rows * size + columns
+        if not bool((keys[1:] > keys[:-1]).all()):
+            keys, order = keys.sort()
+            rows, columns, values = rows[order], columns[order], values[order]
+            refuse(keys[1:] == keys[:-1], "is given twice: give one entry, the sum of both")
+        back = columns * size + rows
+        place = torch.searchsorted(keys, back).clamp_(max=len(keys) - 1)
+        refuse(keys[place] != back, "is {value}, but ({j}, {i}) is missing: give every edge in both directions")
+        refuse(values[place] != values, "is {value}, but ({j}, {i}) is not: give both directions the same value")
+        made = Edges(size, rows, columns, values)
+        made._is_right = True
+        return made
 
     def matrix(self) -> Tensor:
         """J, `(d, d)`."""

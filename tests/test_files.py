@@ -219,3 +219,15 @@ def test_several_files_are_written_together_or_not_at_all(tmp_path: Path) -> Non
         one.write_text("new")
         other.write_text("drawn")
     assert (table.read_text(), picture.read_text()) == ("new", "drawn")
+
+
+def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
+    path = tmp_path / f"{'x' * 252}.pt"
+    save(CONTENT, path)
+    assert same(path) and list(tmp_path.iterdir()) == [path]
+
+
+def test_the_failure_that_names_a_file_is_told() -> None:
+    error = OSError(errno.ENOSPC, "No space left on device", "a.png")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert describe(error) == "a.png: No space left on device"

@@ -7,6 +7,9 @@ import torch
 from torch import Tensor
 
 from ebmlab import graphs
+from ebmlab.energies import Ising
+from ebmlab.errors import UserError
+from ebmlab.graphs import Edges
 
 
 def num_edges(coupling: Tensor) -> int:
@@ -87,3 +90,36 @@ def test_sites_are_coloured_by_saturation() -> None:
             assert len(found) == expected.max() + 1
             assert all(torch.equal(sites, (expected == c).nonzero().squeeze(1)) for c, sites in enumerate(found))
     assert 50 < bipartite < 150
+
+
+@pytest.mark.parametrize(
+    ("ends", "values", "message"),
+    [
+        ([(0, 1)], [2.0], r"entry \(0, 1\) is 2, but \(1, 0\) is missing: give every edge in both directions"),
+        ([(0, 1), (1, 0), (2, 0)], [1.0, 1.0, 1.0], r"entry \(2, 0\) is 1, but \(0, 2\) is missing"),
+        ([(0, 1), (1, 0)], [2.0, 3.0], r"entry \(0, 1\) is 2, but \(1, 0\) is not: give both .* the same value"),
+        ([(1, 1)], [1.0], r"entry \(1, 1\) is on the diagonal"),
+        ([(0, 1), (1, 0), (0, 1), (1, 0)], [1.0] * 4, r"entry \(0, 1\) is given twice"),
+        ([(0, 7), (7, 0)], [1.0, 1.0], r"entry \(0, 7\) names a site beyond the 3"),
+        ([(0, -1), (-1, 0)], [1.0, 1.0], r"entry \(0, -1\) names a site beyond the 3"),
+        ([(0, 1), (1, 0)], [1.0], r"shapes \(2,\), \(2,\), \(1,\), but must be \(n,\) each"),
+    ],
+)
+def test_edges_that_are_no_symmetric_matrix_are_refused(
+    ends: list[tuple[int, int]], values: list[float], message: str
+) -> None:
+    edges = Edges(3, [i for i, _ in ends], [j for _, j in ends], values)
+    with pytest.raises(UserError, match=f"^Ising: .*{message}"):
+        Ising(edges)
+
+
+def test_edges_of_any_order_are_those_of_their_matrix() -> None:
+    torch.manual_seed(0)
+    upper = (torch.randn(20, 20) * (torch.rand(20, 20) < 0.2)).triu(1)
+    right = Edges.of(upper + upper.T)
+    order = torch.randperm(len(right.values))
+    mixed = Edges(20, right.rows[order], right.columns[order], right.values[order])
+    assert torch.equal(Ising(mixed).coupling, upper + upper.T)
+    for name in ("rows", "columns", "values"):
+        assert torch.equal(getattr(mixed.checked("Ising"), name), getattr(right, name))
+    assert len(Edges(4, [], [], []).checked("Ising").values) == 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
+from jsonargparse import Namespace
 
 from ebmlab.app.own_runs import keep_own
 from ebmlab.app.run_folder import CONFIG
@@ -23,20 +23,24 @@ class Beginning(pl.Callback):
 
     Args:
         trainer: of the run; its loggers but the first, `MetricsCSV`, are kept back.
-        config: what W&B is told.
+        config: what W&B is told, and `text`.
         text: gives the config that is saved in the run's folder; None saves none.
     """
 
-    def __init__(self, trainer: pl.Trainer, config: dict[str, Any], text: Callable[[], str] | None) -> None:
+    def __init__(self, trainer: pl.Trainer, config: Namespace, text: Callable[[Namespace], str] | None) -> None:
         self._config, self._text = config, text
         self._later, trainer.loggers = trainer.loggers[1:], trainer.loggers[:1]
         trainer.callbacks.insert(0, self)  # type: ignore[attr-defined]  # before those that evaluate at the start
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        optimizer = self._config.get("model.init_args.optimizer.init_args") or {}
+        for name, value in getattr(pl_module, "continued_settings", {}).items():
+            if name in optimizer:
+                optimizer[name] = value
         if self._text is not None and trainer.is_global_zero:
             path = Path(trainer.default_root_dir, CONFIG)
             make_folder(path.parent)
-            write_whole(path, self._text())
+            write_whole(path, self._text(self._config))
             keep_own(path)
         self._begin(trainer)
 
@@ -55,4 +59,4 @@ class Beginning(pl.Callback):
         if self._later:
             trainer.loggers, self._later = [*trainer.loggers, *self._later], []
             if trainer.is_global_zero:
-                send_config(trainer, self._config)
+                send_config(trainer, self._config.as_dict())

@@ -11,7 +11,7 @@ from jsonargparse import Namespace
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_warn
 
-from ebmlab.app.run_folder import LAST, RUNS, check_name, checkpoints_of, in_a_run, newest_run, run_of
+from ebmlab.app.run_folder import LAST, Place, check_name, checkpoints_of, in_a_run, newest_run, run_of
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint, save
 from ebmlab.io.plain import require_finite
@@ -45,16 +45,39 @@ class WholeCheckpoints(TorchCheckpointIO):
         """Reads plain data only, whatever `weights_only` is, with tensors on the CPU."""
         if "://" in str(path):
             return super().load_checkpoint(path, map_location, weights_only=True)
-        return load_checkpoint(Path(path))
+        return _where_it_is(load_checkpoint(Path(path)), Path(path).absolute().parent)
 
 
-def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[Path, dict[str, Any]]:
+def _where_it_is(checkpoint: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The checkpoint of a run whose folder may have been moved, with its files in `folder`.
+
+    Lightning forgets the best score of a run that it finds elsewhere, and keeps a worse checkpoint beside the best.
+    """
+    states = checkpoint.get("callbacks")
+    for state in states.values() if isinstance(states, dict) else ():
+        if not isinstance(state, dict) or not isinstance(state.get("dirpath"), str):
+            continue
+        state["dirpath"] = str(folder)
+        for name in ("best_model_path", "last_model_path", "kth_best_model_path"):
+            state[name] = _here(state.get(name), folder)
+        best = state.get("best_k_models")
+        scores = [(_here(path, folder), score) for path, score in best.items()] if isinstance(best, dict) else []
+        state["best_k_models"] = {path: score for path, score in scores if path}
+    return checkpoint
+
+
+def _here(path: object, folder: Path) -> str:
+    """A file of the same name in a folder; "" if there is none."""
+    found = folder / Path(str(path or "")).name
+    return str(found) if found.is_file() else ""
+
+
+def find_checkpoint(ckpt_path: str, place: Place) -> tuple[Path, dict[str, Any]]:
     """Resolves `--ckpt_path` and reads the checkpoint.
 
     Args:
-        ckpt_path: a file, or `last` for the newest run of the experiment (or the run called `name`).
-        experiment: the config's name.
-        name: the run's name.
+        ckpt_path: a file, or `last` for the newest run of the place.
+        place: where the run is.
 
     Returns:
         The file and its content. If `last.ckpt` is damaged, the newest checkpoint of the run that can be read is
@@ -65,7 +88,7 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
     """
     path = Path(ckpt_path)
     if ckpt_path == "last":
-        paths = checkpoints_of(newest_run(experiment, name))
+        paths = checkpoints_of(newest_run(place))
     elif path.name == LAST and path.is_file() and in_a_run(path):
         paths = [path, *(other for other in checkpoints_of(run_of(path)) if other.absolute() != path.absolute())]
     else:
@@ -84,17 +107,19 @@ def find_checkpoint(ckpt_path: str, experiment: str, name: str | None) -> tuple[
     raise UserError(f"none of the checkpoints in {paths[0].parent} can be read: delete the run, or restore one of them")
 
 
-def resumed(experiment: str, name: str | None, ckpt_path: str | None) -> str | None:
+def resumed(place: Place, ckpt_path: str | None) -> str | None:
     """The value of `--ckpt_path` that `--resume auto` stands for: `last` if the run has checkpoints, else None.
 
     Raises:
         UserError: the run has no name, or `ckpt_path` is given too.
     """
-    if name is None or ckpt_path:
-        mend = "say which run by --name" if name is None else "leave --ckpt_path out"
+    nameless = place.name is None and place.folder is None
+    if nameless or ckpt_path:
+        mend = "say which run by --name" if nameless else "leave --ckpt_path out"
         raise UserError(f"--resume auto starts the run of a name, or continues it: {mend}")
-    check_name(name)
-    return "last" if checkpoints_of(RUNS / experiment / name) else None
+    if place.name is not None:
+        check_name(place.name)
+    return "last" if any(map(checkpoints_of, place.runs())) else None
 
 
 def check_weights(model: torch.nn.Module, checkpoint: dict[str, Any], path: str) -> None:

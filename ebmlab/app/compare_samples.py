@@ -15,8 +15,7 @@ from ebmlab.evaluation.r_hat import MIN_STEPS
 from ebmlab.exchange.samples import variables
 from ebmlab.reading.number_files import SUFFIXES, read_numbers
 from ebmlab.reading.tables import read_head
-from ebmlab.sequences.alignment_file import read_rows
-from ebmlab.sequences.family import letters_of
+from ebmlab.sequences.alignment_file import letters_of, read_rows
 
 MOST, PERMUTATIONS, SEED = 2000, 500, 0
 INSTEAD = {"letters": "numbers", "numbers": "letters", "0 and 1": "-1 and 1", "-1 and 1": "0 and 1"}

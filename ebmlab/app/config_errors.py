@@ -8,8 +8,6 @@ import re
 import sys
 from typing import Any
 
-from ebmlab.errors import how_many
-
 _NOISE = (
     "Does not validate against any of the Union",
     "Subtypes:",
@@ -107,7 +105,7 @@ def parser_message(message: str) -> str:
         return f"there is no option {found.group(1)}" + (f"; did you mean {close}?" if close else "")
     if found := re.search(r"current_epoch=(\d+), but you have set Trainer\(max_epochs=(\d+)\)", text):
         return (
-            f"the checkpoint has trained {how_many(int(found.group(1)), 'epoch')}, but trainer.max_epochs is "
+            f"the checkpoint is of epoch {int(found.group(1)) + 1}, but trainer.max_epochs is "
             f"{found.group(2)}: give a larger number, or start a new run"
         )
     if found := re.search(r"([\w.]+): Expected one of (.+?)\.? (?:Got|Given) value: (\S+)", text):

@@ -125,6 +125,8 @@ def load_config(text: str, source: str, such: str = "`trainer: {max_epochs: 3}`"
     with checked_yaml(text, source):
         config = as_mapping(get_loader("yaml")(full_names(absolute_names(text))), source, such)
     bring_up_to_date(config)
+    if odd := [key for key in config if not isinstance(key, str)]:
+        raise UserError(f"{source}: {odd[0]!r} is no option, such as trainer: options have names")
     _check_sections(config, source)
     if isinstance(changes := config.get(CALLBACKS), dict):
         config[CALLBACKS] = {name: _meant(change) for name, change in changes.items()}

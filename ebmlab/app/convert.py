@@ -155,7 +155,10 @@ def _preprocessing(found: Foreign, shape: tuple[int, ...] | None) -> Preprocessi
         q = found.energy.domain.num_values
         alphabet = str(found.facts.get("alphabet", ""))
         letters = alphabet if len(alphabet) == q else ""
-        return Preprocessing(found.energy.domain.shape, num_classes=q, limits=(0.0, q - 1.0), letters=letters)
+        shape, limits = found.energy.domain.shape, (0.0, q - 1.0)
+        if found.names == tuple(range(1, len(found.names) + 1)):  # which say nothing of residues
+            columns = ()
+        return Preprocessing(shape, num_classes=q, limits=limits, columns=columns, letters=letters)
     if isinstance(found.energy.domain, Binary):
         if found.form == "bits":
             return Preprocessing(own, unit=True, columns=columns)

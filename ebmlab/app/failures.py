@@ -91,7 +91,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError) and not _working_directory_exists():
         return "the folder where the command was given has been deleted: cd to another one"
     if isinstance(error, OSError):  # after a failed write, finalising fails too: report the first failure
-        return _file_error(_first([cause for cause in chain if isinstance(cause, OSError)]))
+        errors = [cause for cause in chain if isinstance(cause, OSError)]
+        return _file_error(_first([cause for cause in errors if cause.filename] or errors))
     if "Could not determine home directory" in str(error):
         return "a path begins with ~, but that user has no home folder: give the whole path"
     if own := _own_line(chain):

@@ -35,7 +35,7 @@ def merge(base: Any, change: Any) -> Any:
     for key, value in change.items():
         if isinstance(value, list):
             merged.pop(f"{key}+", None)
-        goes_on = key.endswith("+") and isinstance(base.get(key), list) and isinstance(value, list)
+        goes_on = str(key).endswith("+") and isinstance(base.get(key), list) and isinstance(value, list)
         merged[key] = [*base[key], *value] if goes_on else merge(base.get(key), value)
     return merged
 

@@ -16,6 +16,7 @@ from ebmlab.errors import WHY, UserError, explained, how_many, shown
 from ebmlab.io.files import read_given
 from ebmlab.io.outputs import together
 from ebmlab.sequences.alignment_file import find, read_rows
+from ebmlab.trained.at_sites import site_numbers
 from ebmlab.trained.mutations import MutationScan, mutation_scores
 
 _RANGE = re.compile(r"/(\d+)-\d+$")
@@ -33,7 +34,9 @@ def run_mutate(args: list[str]) -> None:
     model, output = model_and_output(options, "mutants.csv", kinds=(".csv",), read=read)
     picture = output.with_suffix(".png")
     given = _RANGE.search(name)
-    first = options.first if options.first is not None else int(given[1]) if given else 1
+    first = options.first
+    if first is None and given and not site_numbers(model.preprocessing):
+        first = int(given[1])
     with explained(f"{options.file}, {name[:60]}: {WHY}", UserError):
         scan = mutation_scores(model, text, first=first)
     mutants = scan.mutants()

@@ -136,7 +136,8 @@ def mutate_parser() -> Line:
     add("file", metavar="FILE", help="the sequence as a row of the alignment, in FASTA, A2M, A3M or Stockholm")
     _add_model(parser)
     add("--sequence", metavar="NAME", help="its name, if there are several in the file (default: the first)")
-    add("--first", type=int, metavar="N", help="number of its first residue (default: that of NAME/N-M, else 1)")
+    default = "the model's own, if it numbers its sites, or that of NAME/N-M, or 1"
+    add("--first", type=int, metavar="N", help=f"number of its first residue (default: {default})")
     add("--measured", metavar="CSV", help="a table of measurements, with mutants such as A42G or A42G:K50L")
     add("--column", default="score", help="the table's column of measurements (default: score)")
     add("--mutant", default="mutant", help="the table's column of mutants (default: mutant)")
@@ -180,7 +181,7 @@ def solve_parser() -> Line:
 
 
 def _add_model(parser: Line) -> None:
-    where = "a checkpoint, or the folder of a run (its best, else last)"
+    where = "a checkpoint, or the folder of a run (its best.ckpt, else its last.ckpt)"
     parser.add_argument("--ckpt_path", required=True, metavar="PATH", help=where)
     own = "own code of the model"
     parser.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help=own)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ebmlab.app.class_paths import LIBRARY
 from ebmlab.app.own_configs import BESIDE, is_text
@@ -80,8 +80,7 @@ def new_run(experiment: str, name: str | None, again: bool = False) -> Path:
     if not rank:
         claim(folder)
         begun = any(path.name not in _REMAINS for path in folder.iterdir())
-        if checkpoints_of(folder):
-            raise UserError(f"{folder} exists already: choose another --name, or continue that run with --resume auto")
+        require_no_run(folder, "--name")
         if begun and not again:
             raise UserError(
                 f"{folder} exists already and ended before its first checkpoint: choose another --name, delete it, or "
@@ -89,6 +88,12 @@ def new_run(experiment: str, name: str | None, again: bool = False) -> Path:
             )
     os.environ[_HANDED_DOWN] = str(folder)
     return folder
+
+
+def require_no_run(folder: Path, option: str = "--trainer.default_root_dir") -> None:
+    """Raises `UserError` if a folder that an option has chosen for a new run holds the checkpoints of another one."""
+    if checkpoints_of(folder):
+        raise UserError(f"{folder} exists already: choose another {option}, or continue that run with --resume auto")
 
 
 def _timed(parent: Path) -> Path:
@@ -198,17 +203,37 @@ def _from_new_to_old(paths: list[Path]) -> list[Path]:
     return sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
-def newest_run(experiment: str, name: str | None) -> Path:
-    """The run of an experiment with the newest checkpoint, or the run called `name`.
+class Place(NamedTuple):
+    """Where a run is.
+
+    Attributes:
+        experiment: the config's name.
+        name: the run's; None is any.
+        folder: the run's own, wherever it is; None is the one of that name.
+    """
+
+    experiment: str
+    name: str | None
+    folder: Path | None = None
+
+    def runs(self) -> list[Path]:
+        """The folders of all such runs."""
+        if self.folder is not None:
+            return [self.folder]
+        parent = RUNS / self.experiment
+        return [parent / self.name] if self.name else [path for path in parent.glob("*") if path.is_dir()]
+
+
+def newest_run(place: Place) -> Path:
+    """The run in a place that has the newest checkpoint.
 
     Raises:
         UserError: there is no run to continue.
     """
-    folder = RUNS / experiment
-    runs = [folder / name] if name else [path for path in folder.glob("*") if path.is_dir()]
+    runs = place.runs()
     begun = [(max(path.stat().st_mtime_ns for path in found), run) for run in runs if (found := checkpoints_of(run))]
     if not begun:
-        where = folder / (name or "*") / CHECKPOINTS
+        where = (place.folder or RUNS / place.experiment / (place.name or "*")) / CHECKPOINTS
         raise UserError(
             f"--ckpt_path last: no checkpoint in {where} to continue from; leave the option out to start a new run"
         )
@@ -243,15 +268,6 @@ def continued_run(checkpoint: Path, args: Sequence[str]) -> Path:
             "leave --name out, or start a new run from a copy elsewhere"
         )
     return folder
-
-
-def describe_model(learner: Any, data: Any) -> str:
-    """What is trained, in a line to be printed before the first step."""
-    count, kind = sum(p.numel() for p in learner.energy.parameters()), type(learner.energy).__name__
-    sampler = type(learner.sampler).__name__
-    return (
-        f"{type(learner).__name__} of {kind} with {count:,} parameters, sampler {sampler}, data {type(data).__name__}"
-    )
 
 
 def contents(folder: Path) -> list[str]:

@@ -19,6 +19,7 @@ OBJECTIVES: dict[str, Literal["maximize", "minimize"]] = {
     "fid/": "minimize",
 }
 _SUCH = "`objective: fid/classifier` and `space: {model.num_steps: [5, 10, 20]}`"
+OF_A_RUN = ("name", "resume", "ckpt_path", "config", "trainer.default_root_dir")
 _KEYS = {"low", "high", "log", "integer"}
 _DISTRIBUTIONS: dict[str, dict[str, bool]] = {
     "uniform": {},
@@ -96,6 +97,8 @@ def read_space(path: Path) -> Space:
     for name, ways in space.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", name):
             raise UserError(f"{path}: {name!r} is no option of fit, such as model.num_steps")
+        if name in OF_A_RUN:
+            raise UserError(f"{path}: {name} belongs to a run, and each trial has its own: leave it out")
         _check(f"{path}: {name}", ways)
     return Space(objective, space)
 

@@ -32,13 +32,14 @@ from ebmlab.app.parser import MODE, Parser
 from ebmlab.app.prediction import data_for, save_samples
 from ebmlab.app.run_config import with_run_config
 from ebmlab.app.run_folder import (
+    Place,
     claim,
     config_name,
     contents,
     continued_run,
-    describe_model,
     in_a_run,
     new_run,
+    require_no_run,
     run_of,
 )
 from ebmlab.app.sample_command import sample
@@ -106,25 +107,29 @@ class CLI(LightningCLI):
             )
         check_config(config)
         self.experiment = config_name(sys.argv[1:])
-        ckpt_path = config.get("ckpt_path")
+        ckpt_path, fits = config.get("ckpt_path"), self.config.subcommand == "fit"
+        folder = Path(str(config.trainer.default_root_dir)) if config.trainer.default_root_dir else None
+        place = Place(self.experiment, config.name, folder if fits else None)
         if again := config.get("resume") == "auto":
-            ckpt_path = resumed(self.experiment, config.name, ckpt_path)
+            ckpt_path = resumed(place, ckpt_path)
         if ckpt_path:
-            path, self.checkpoint = find_checkpoint(ckpt_path, self.experiment, config.name)
+            path, self.checkpoint = find_checkpoint(ckpt_path, place)
             config.ckpt_path = str(path)
-        elif self.config.subcommand != "fit":
+        elif not fits:
             raise UserError(
                 f"{self.config.subcommand} needs --ckpt_path: a .ckpt file, or `last` and --config for the newest run's"
             )
-        if config.trainer.default_root_dir:
-            self.folder = Path(str(config.trainer.default_root_dir))
-        elif ckpt_path and self.config.subcommand != "fit":
+        if folder is not None:
+            self.folder = folder
+            if fits and not (ckpt_path and in_a_run(path) and run_of(path).absolute() == folder.absolute()):
+                require_no_run(folder)
+        elif ckpt_path and not fits:
             self.folder = run_of(path)
         elif ckpt_path and in_a_run(path):
             self.folder = continued_run(path, sys.argv[1:])
         else:
             self.folder = new_run(self.experiment, config.name, again)
-        if self.config.subcommand == "fit" and not launched_rank():
+        if fits and not launched_rank():
             claim(self.folder)
 
     def instantiate_classes(self) -> None:
@@ -174,8 +179,8 @@ class CLI(LightningCLI):
         config = self.config[str(self.subcommand)].clone()
         if self.subcommand == "fit":
             del config["name"], config["ckpt_path"], config["resume"]  # they apply to this start of the run only
-        parser = self._parser(self.subcommand)
-        Beginning(trainer, config.as_dict(), partial(parser.dump, config, skip_none=False) if saves else None)
+        dump = partial(self._parser(self.subcommand).dump, skip_none=False)
+        Beginning(trainer, config, dump if saves else None)
 
     def after_instantiate_classes(self) -> None:
         check_energy(self.model.energy)
@@ -189,7 +194,7 @@ class CLI(LightningCLI):
 
     def before_fit(self) -> None:
         if not launched_rank():
-            print(f"{describe_model(self.model, self.datamodule)}: {self.folder}", file=sys.stderr, flush=True)
+            print(f"{_described(self.model, self.datamodule)}: {self.folder}", file=sys.stderr, flush=True)
 
     def before_test(self) -> None:
         """Restores the checkpoint's step, which labels pictures and metrics."""
@@ -261,3 +266,12 @@ def with_trainer(given: list[str]) -> None:
     else:
         sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()
+
+
+def _described(learner: Any, data: Any) -> str:
+    """What is trained, in a line to be printed before the first step."""
+    count, kind = sum(p.numel() for p in learner.energy.parameters()), type(learner.energy).__name__
+    sampler = type(learner.sampler).__name__
+    return (
+        f"{type(learner).__name__} of {kind} with {count:,} parameters, sampler {sampler}, data {type(data).__name__}"
+    )

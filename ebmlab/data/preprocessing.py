@@ -44,10 +44,11 @@ class Preprocessing:
         num_classes: if not 0, raw numbers are classes 0, 1, ... and states are one-hot vectors of this length.
         unit: whether scaled numbers lie in [0, 1]. If so, `to_raw` clamps them to this interval.
         limits: the scaled numbers that pictures show black and white; None stands for 0 and 1.
-        columns: the names of the columns of the training data's table; () if there are none.
+        columns: the names of the columns of the training data's table, or the numbers that a model of another package
+            gives its sites; () if there are none.
         letters: what the classes stand for in an alignment of sequences, a letter each; "" elsewhere.
         gap: the letter of the gap in `letters`.
-        width: the columns of the alignment from which `columns` were chosen, which are numbered from 1.
+        width: the columns of the alignment from which `columns` were chosen, which are numbered from 1; 0 elsewhere.
         classes: of a table of numbers and classes, how many classes each column has, or 0 if it holds real numbers; ()
             elsewhere. States are those of `Product.of_columns(classes)`.
     """

@@ -6,6 +6,9 @@ the checks for which it compares addresses: which function, which class. So thes
 text of every module that was traced must be what it was. A file begins with a line of their digests: torch would report
 an error for each check that the program of a changed text cannot make.
 
+A loaded program does not remember what its checks were to find. torch makes them anew from what it finds, so that each
+number of a module or a class passes whatever it is. So the first line also has the checks, as texts with their numbers.
+
 To load a program is to run code. Files are therefore read from a folder only that nobody but the user can write.
 """
 
@@ -20,6 +23,7 @@ import json
 import os
 import pickle
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -48,6 +52,7 @@ BY_ADDRESS = {
     "CLOSURE_MATCH",
     "WEAKREF_ALIVE",
 }  # kinds of torch's checks that compare addresses, and so mean nothing to another process
+ADDRESS = re.compile(r"(?<=, )\d{8,}(?=\), type=)")  # of a type, whose name follows
 
 
 class Program:
@@ -103,6 +108,7 @@ class Program:
         try:
             program = compiler.aot_compile((args, {}))
             texts = {source.module: _digest(source.module) for source in program.source_info().inlined_sources}
+            kept = json.dumps([texts, _checks(program)]).encode()
         except Exception:  # an energy that cannot be compiled at all says so when the plain program is called
             return self._plain
         with suppress(OSError, UserError):  # a full disk, one that cannot be written, or no home
@@ -110,7 +116,7 @@ class Program:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             new = folder / f"{name}-{os.getpid()}"  # then renamed, so that no other process loads half of it
             program.save_compiled_function(str(new))
-            new.write_bytes(json.dumps(texts).encode() + b"\n" + new.read_bytes())
+            new.write_bytes(kept + b"\n" + new.read_bytes())
             new.replace(folder / name)
             for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
                 path.unlink(missing_ok=True)
@@ -124,14 +130,26 @@ def _loaded(name: str, function: Callable[..., Any]) -> Any:
         with (private_folder("programs") / name).open("rb") as file:
             if not all(map(is_private, (private_folder("programs").lstat(), os.fstat(file.fileno())))):
                 return None
-            texts, content = json.loads(file.readline()), io.BytesIO(file.read())
+            (texts, checks), content = json.loads(file.readline()), io.BytesIO(file.read())
         if any(_digest(module) != text for module, text in texts.items()):
             return None
         program: Any = torch.compiler.load_compiled_function(content, f_globals=function.__globals__)
+        if _checks(program) != checks:
+            return None
     except Exception:  # a damaged file, or one of another release of torch
         return None
     program.disable_guard_check()
     return program
+
+
+def _checks(program: Any) -> str:
+    """A digest of what a program checks and of the numbers that it must find, without addresses of types.
+
+    A loaded program names fewer tensors that must not share memory.
+    """
+    parts: list[str] = program._artifacts.guard_manager.code_parts
+    told = [ADDRESS.sub("", part) for part in parts if not part.startswith("check_no_aliasing")]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
 def name_of(function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> str | None:

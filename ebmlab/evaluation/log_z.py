@@ -96,7 +96,10 @@ class LogZ:
         spread = (shares - 1 / n).square().sum() + (n - len(shares)) / n**2  # families without chains: weight 0
         there, back = ("backward", "forward") if reverse else ("forward", "backward")
         doubts = [f"there is no {back} estimate"]
-        if not (ess := _ess(shares)) >= MIN_CHAINS:
+        ess = _ess(shares)
+        if n <= MIN_CHAINS:
+            doubts.append(f"{n} {there} chains are too few to judge by (more than {MIN_CHAINS:g} must be)")
+        elif not ess >= MIN_CHAINS:
             doubts.append(f"only {ess:.3g} of {n} {there} chains are effective ({MIN_CHAINS:g} must be)")
         log_z = float(_mean(log_weights.flatten(), 0, reverse))
         error = math.sqrt(float(spread) * n / (n - 1)) if n > 1 else math.nan

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,8 +18,9 @@ from ebmlab.errors import UserError
 from ebmlab.exchange.foreign import Foreign, potts
 from ebmlab.exchange.format import Format, first_line, lost_names, only, text_of
 from ebmlab.io.files import write_whole
+from ebmlab.sequences.alphabet import DNA, PROTEIN, RNA
 
-ALPHABETS = ("-ACDEFGHIKLMNPQRSTVWY", "-ACGU", "-ACGT")  # protein, RNA, DNA; the gap comes first
+ALPHABETS = (PROTEIN, RNA, DNA)
 Key = TypeVar("Key")
 _LINE = re.compile(r"\s*(J\s+\d+\s+\d+\s+\S+\s+\S+|h\s+\d+\s+\S+)\s+\S+\s*")
 
@@ -55,9 +57,14 @@ def read(path: Path, vartype: str | None) -> Foreign:
         raise UserError(f"the site {missing[0]} of {size} has no fields{hint}")
     if any(not 0 <= i < j < size for i, j, _, _ in pairs):
         raise UserError(f"it couples a site beyond the {size} that have fields")
-    alphabet = _alphabet([a for _, a in fields] + [a for key in pairs for a in key[2:]])
+    letters = list(dict.fromkeys([a for _, a in fields] + [a for key in pairs for a in key[2:]]))
+    alphabet = _alphabet(letters)
     place = {letter: k for k, letter in enumerate(alphabet)}
-    return _model(size, place, fields, pairs, alphabet)
+    found = _model(size, place, fields, pairs, alphabet)
+    is_unclear = alphabet == list(RNA) and "U" not in letters
+    return (
+        replace(found, lost=("whether it is DNA, as it has neither T nor U: it became RNA",)) if is_unclear else found
+    )
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:
@@ -88,9 +95,8 @@ def _keep(found: dict[Key, float], key: Key, value: float) -> None:
         raise ValueError(f"another line gives {found[key]:.9g} for the same coupling or field")
 
 
-def _alphabet(letters: list[str]) -> list[str]:
+def _alphabet(seen: list[str]) -> list[str]:
     """The letters in the order of their values: known alphabets have theirs, others that of their fields."""
-    seen = list(dict.fromkeys(letters))
     if all(letter.isdigit() for letter in seen):
         return [str(k) for k in range(max(map(int, seen)) + 1)]
     for known in sorted(ALPHABETS, key=len):

@@ -1,7 +1,11 @@
-"""Graphs in DIMACS' text: `c` comments, `p edge NODES EDGES` or `p col ...`, then `e i j`, counted from 1."""
+"""Graphs in DIMACS' text: `c` comments, `p edge NODES EDGES` or `p col ...`, then `e i j`, counted from 1.
+
+Instances of graph colouring have each edge in both directions, and lines `n i value`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ebmlab.errors import UserError, how_many
@@ -12,13 +16,16 @@ from ebmlab.io.files import write_whole
 
 
 def read(path: Path, vartype: str | None) -> Foreign:
-    """Reads a graph, all of whose edges have the weight 1.
+    """Reads a graph, all of whose edges have the weight 1. Values of nodes are left out.
+
+    The header counts edges or lines, where each edge comes in both directions.
 
     Raises:
         UserError: header and body disagree, a line is of another kind, an index is out of range, or an edge is given
-            twice.
+            twice in one direction.
     """
     size, count = -1, -1
+    lost: tuple[str, ...] = ()
     edges: list[Edge] = []
     for place, line in enumerate(text_of(path).splitlines(), 1):
         kind, *words = line.split() or ["c"]
@@ -32,18 +39,22 @@ def read(path: Path, vartype: str | None) -> Foreign:
             elif kind == "e" and size >= 0:
                 i, j = map(int, words)
                 edges.append((i, j, 1.0, line.strip()))
+            elif kind == "n" and size >= 0:
+                node, value = words
+                int(node), float(value)
+                lost = ("the values of nodes, lines n",)
             else:
                 raise ValueError
         except (ValueError, IndexError) as error:
-            form = "p edge NODES EDGES, once" if size < 0 or kind == "p" else "e i j"
+            form = "p edge NODES EDGES, once" if size < 0 or kind == "p" else "e i j, or n i value"
             raise UserError(f"line {place} is {line.strip()[:60]!r}, and must be: {form}") from error
     if size < 0:
         raise UserError("it has no line: p edge NODES EDGES")
-    if len(edges) != count:
+    if count not in (len(edges), len({frozenset(edge[:2]) for edge in edges})):
         raise UserError(
             f"its line p says {how_many(count, 'edge')}, and {len(edges)} follow: it is cut short or damaged"
         )
-    return graph("dimacs", numbered(size), edges, f"from 1 to {size}")
+    return replace(graph("dimacs", numbered(size), edges, f"from 1 to {size}", both_ways=True), lost=lost)
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:

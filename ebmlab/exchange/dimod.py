@@ -24,12 +24,14 @@ JSON = "BinaryQuadraticModel"
 
 
 def take(given: Any) -> Foreign:
-    """A binary quadratic model, a QUBO `{(i, j): q}`, or the pair `(h, J)` of an Ising problem."""
+    """A binary quadratic model, a QUBO `{(i, j): q}`, or the pair `(h, J)` of an Ising problem, h also as a vector."""
     if isinstance(given, dict):
         return _quadratic("BINARY", {i: q for (i, j), q in given.items() if i == j}, given, 0.0, _order(given))
     if isinstance(given, tuple):
         h, J = given
-        return _quadratic("SPIN", dict(h), J, 0.0, _order({(i, i): 0 for i in h} | dict(J)))
+        h = h if isinstance(h, dict) else dict(enumerate(h))
+        constant = sum(float(q) for (i, j), q in J.items() if i == j)  # as s s = 1
+        return _quadratic("SPIN", h, J, constant, _order({(i, i): 0 for i in h} | J))
     vartype = getattr(given.vartype, "name", str(given.vartype))
     order = list(given.variables)
     if all(isinstance(name, int) for name in order):
@@ -136,7 +138,8 @@ def _accepts(given: Any) -> bool:
     if isinstance(given, dict):
         return bool(given) and all(isinstance(key, tuple) and len(key) == 2 for key in given)
     if isinstance(given, tuple):
-        return len(given) == 2 and all(isinstance(part, dict) for part in given)
+        vector = len(given) == 2 and (isinstance(given[0], dict | list) or getattr(given[0], "ndim", 0) == 1)
+        return vector and isinstance(given[1], dict)
     return all(hasattr(given, name) for name in ("vartype", "linear", "quadratic", "offset"))
 
 

@@ -64,6 +64,11 @@ def read(given: Any, kind: str | None = None, *, vartype: str | None = None) -> 
     if isinstance(given, Energy):
         return Foreign(given, "ebmlab", form=form_of(given))
     known = next((form for form in FORMATS if form.accepts is not None and form.accepts(given)), None)
+    if known is None and getattr(given, "ndim", 0) == 2:
+        raise UserError(
+            "a matrix does not say whether its states are bits or spins, nor whether both orders of a pair add up: "
+            "give a QUBO {(i, j): q}, or an energy such as ebmlab.energies.Ising(J)"
+        )
     if known is None or known.take is None:
         raise UserError(f"a {type(given).__name__} is no model or problem of a package that is known: {known_kinds()}")
     what = f"the {type(given).__name__} cannot be read as {known.about}"

@@ -16,7 +16,7 @@ LARGEST = 10_000_000  # nodes; a damaged header says more
 Edge = tuple[Label, Label, float, str]  # two nodes, the weight, and the line that says so
 
 
-def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str) -> Foreign:
+def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str, *, both_ways: bool = False) -> Foreign:
     """The graph whose spins are the sides of a cut, with J = -w; its value is the weight of the cut, (sum w - E) / 2.
 
     Args:
@@ -24,12 +24,14 @@ def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str) 
         names: of all nodes, in the order of the spins.
         edges: each with its line, for errors.
         nodes: which names there are, in words.
+        both_ways: whether an edge may come in its other direction, too, as the same edge.
 
     Raises:
         UserError: a node has no such name, is joined to itself or twice to another, or a weight is not finite.
     """
     place = {name: k for k, name in enumerate(names)}
     seen: dict[tuple[int, int], int] = {}
+    back: set[tuple[int, int]] = set()
     weights: list[float] = []
     for number, (i, j, weight, line) in enumerate(edges, 1):
         what = f"edge {number} is '{line[:60]}'"
@@ -40,8 +42,12 @@ def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str) 
         if not math.isfinite(weight):
             raise UserError(f"{what}: its weight must be finite")
         a, b = place[i], place[j]
-        if (first := seen.setdefault((min(a, b), max(a, b)), number)) != number:
+        if both_ways and (b, a) in seen and (a, b) not in back:
+            back.add((a, b))
+            continue
+        if (first := seen.get((a, b), seen.get((b, a)))) is not None:
             raise UserError(f"{what}: edge {first} joins the same nodes")
+        seen[a, b] = number
         weights.append(weight)
     rows, columns = ([pair[end] for pair in seen] for end in (0, 1))
     energy = spins(rows, columns, -np.asarray(weights, float), np.zeros(len(names)))

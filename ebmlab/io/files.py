@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from ebmlab.io.folders import make_folder
 _SEAL = b"\nebmlab sha256 "  # `save` ends each file with this and the 64 digits of its checksum
 _SEAL_SIZE = len(_SEAL) + 64
 _LONGEST = 2**24  # bytes of a text
+LONG = 200  # bytes of a name; with what a temporary one begins with, longer ones could be too long for a file system
 _TEMPORARY = re.compile(r"\.ebmlab-(\d+)\..+")
 
 
@@ -45,7 +47,8 @@ def whole(path: Path, sync: bool = False) -> Iterator[Path]:
         path = target
     mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
     made = make_folder(path.parent)
-    temporary = path.with_name(f".ebmlab-{os.getpid()}.{path.name}")
+    name = path.name if len(os.fsencode(path.name)) < LONG else f"{zlib.crc32(os.fsencode(path.name))}{path.suffix}"
+    temporary = path.with_name(f".ebmlab-{os.getpid()}.{name}")
     try:
         yield temporary
         if mode is not None:

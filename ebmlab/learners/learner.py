@@ -104,6 +104,7 @@ class Learner(Rebuilt, Draws):
         self._lr_interval = lr_interval
         self._settings: Groups = []  # of the optimizer, before a checkpoint replaces them
         self._saved: Groups = []  # those of a checkpoint from which training goes on
+        self.continued_settings: dict[str, Any] = {}  # of these, the ones that replace others
         self._is_monitored = False  # something in the run depends on values that are logged in training steps
         self._split_weights: Tensor | None = None  # of the batch that `log_split` sees
         self._period = 0  # T_max of a cosine, if `set_period` has set it; a checkpoint may bring another one
@@ -217,7 +218,8 @@ class Learner(Rebuilt, Draws):
         check_averages(self.trainer)
         if self._saved:
             watched = any(schedule.reduce_on_plateau for schedule in self.trainer.lr_scheduler_configs)
-            check_settings(self._settings, continued(self._make_optimizer(self.parameters()), self._saved), watched)
+            optimizer = continued(self._make_optimizer(self.parameters()), self._saved)
+            self.continued_settings = check_settings(self._settings, optimizer, watched)
         if self.global_rank > 0:  # the ranks must not draw the same random numbers
             torch.manual_seed(seed_of_rank(torch.initial_seed(), self.global_rank))
 

@@ -19,8 +19,8 @@ def settings_of(optimizer: Optimizer) -> Groups:
     return [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
 
 
-def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) -> None:
-    """Warns of each setting that a checkpoint has replaced by another one.
+def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) -> dict[str, Any]:
+    """Warns of each setting that a checkpoint has replaced by another one, and returns those of the checkpoint.
 
     Args:
         wanted: the config's, from `settings_of` before the checkpoint was loaded.
@@ -44,6 +44,7 @@ def check_settings(wanted: Groups, optimizer: Optimizer, watched: bool = False) 
             replaced["lr"] = rates
     for name, (theirs, own) in sorted(replaced.items()):
         rank_zero_warn(f"optimizer: the run continues with the checkpoint's {name} = {theirs}, not {own}")
+    return {name: theirs for name, (theirs, _) in replaced.items()}
 
 
 def continued(optimizer: Optimizer, groups: Groups) -> Optimizer:

@@ -37,7 +37,7 @@ class MissingEdges(Energy):
 
     def __init__(self, edges: Edges, penalty: float = 1.0) -> None:
         super().__init__()
-        self.graph = joined(edges)
+        self.graph = joined(edges.checked("MissingEdges"))
         self.domain = Binary(edges.size)
         self.penalty = penalty
         self._colours: list[Tensor] | None = None
@@ -110,7 +110,7 @@ class Clique(Problem):
         penalty: of a pair within S that is not joined.
 
     Raises:
-        UserError: the penalty is below 1.
+        UserError: the penalty is below 1, or an entry of the graph is wrong.
 
     Example:
         >>> from ebmlab.graphs import lattice_edges
@@ -124,7 +124,7 @@ class Clique(Problem):
     def __init__(self, edges: Edges, *, penalty: float = 1.0) -> None:
         if not 1 <= penalty < float("inf"):
             raise UserError(f"Clique: penalty is {penalty}, but must be at least 1: below, nodes apart would pay")
-        self.energy = MissingEdges(edges, penalty)
+        self.energy = MissingEdges(edges.checked("Clique"), penalty)
 
     @torch.no_grad()
     def decode(self, x: Tensor) -> Solutions:

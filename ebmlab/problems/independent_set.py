@@ -26,7 +26,7 @@ class IndependentSet(Problem):
         penalty: of an edge within S.
 
     Raises:
-        UserError: the penalty is below 1.
+        UserError: the penalty is below 1, or an entry of the graph is wrong.
 
     Example:
         >>> from ebmlab.graphs import lattice_edges
@@ -43,6 +43,7 @@ class IndependentSet(Problem):
             raise UserError(
                 f"IndependentSet: penalty is {penalty}, but must be at least 1: below, joined nodes would pay"
             )
+        edges = edges.checked("IndependentSet")
         self.graph = joined(edges)
         once = edges.rows < edges.columns
         a, b = (ends[once].numpy() for ends in (edges.rows, edges.columns))

@@ -18,6 +18,9 @@ class MaxCut(Problem):
     Args:
         edges: the graph, with the weights w as entries.
 
+    Raises:
+        UserError: an entry of the graph is wrong.
+
     Example:
         >>> from ebmlab.graphs import lattice_edges
         >>> problem = MaxCut(lattice_edges(2, 1.0))
@@ -29,7 +32,8 @@ class MaxCut(Problem):
     energy: Ising
 
     def __init__(self, edges: Edges) -> None:
-        self.energy = Ising(Edges(edges.size, edges.rows, edges.columns, -edges.values))
+        edges = edges.checked("MaxCut")
+        self.energy = Ising(edges.with_values(-edges.values))
         self.total = float(edges.values.double().sum()) / 2
 
     @torch.no_grad()

@@ -37,6 +37,7 @@ class CutShares(Energy):
 
     def __init__(self, edges: Edges) -> None:
         super().__init__()
+        edges = edges.checked("CutShares")
         self.graph, self.domain = Ising(edges), Spin(edges.size)
         degree = edges.values.new_zeros(edges.size).index_add_(0, edges.rows, edges.values)
         self.degree: Tensor
@@ -93,7 +94,7 @@ class NormalisedCut(Problem):
         edges: the graph; its weights must be positive.
 
     Raises:
-        UserError: a weight is not positive, or there is no edge.
+        UserError: a weight is not positive, there is no edge, or an entry of the graph is wrong.
 
     Example:
         >>> from ebmlab.graphs import lattice_edges
@@ -107,10 +108,11 @@ class NormalisedCut(Problem):
     energy: CutShares
 
     def __init__(self, edges: Edges) -> None:
+        edges = edges.checked("NormalisedCut")
         if len(edges.values) == 0 or not bool((edges.values > 0).all()):
             raise UserError("NormalisedCut: all weights of edges must be positive, and there must be an edge")
         self.energy = CutShares(edges)
-        self._exact = CutShares(Edges(edges.size, edges.rows, edges.columns, edges.values.double()))
+        self._exact = CutShares(edges.with_values(edges.values.double()))
 
     @torch.no_grad()
     def decode(self, x: Tensor) -> Solutions:

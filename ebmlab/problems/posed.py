@@ -7,7 +7,6 @@ from typing import Any
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.exchange import Foreign, read
-from ebmlab.graphs import Edges
 from ebmlab.problems.clique import Clique
 from ebmlab.problems.independent_set import IndependentSet
 from ebmlab.problems.max_cut import MaxCut
@@ -56,5 +55,5 @@ def pose(given: Any, problem: str | None = None) -> Problem:
     entries = found.energy.edges()
     if problem != "max_cut" and len(entries.values) != 2 * found.facts["edges"]:
         raise UserError(f"{where} has edges of weight 0, which {problem} cannot tell from none: leave them out")
-    made: Problem = OF_GRAPHS[problem](Edges(entries.size, entries.rows, entries.columns, -entries.values))
+    made: Problem = OF_GRAPHS[problem](entries.with_values(-entries.values))
     return made

@@ -68,4 +68,4 @@ def joined(edges: Edges) -> Ising:
     """
     if edges.size < 1:
         raise UserError("a graph must have a node")
-    return Ising(Edges(edges.size, edges.rows, edges.columns, edges.values.new_ones(len(edges.values))))
+    return Ising(edges.with_values(edges.values.new_ones(len(edges.values))))

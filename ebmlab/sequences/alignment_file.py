@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ebmlab.errors import WHY, UserError, explained
 from ebmlab.extras import install
 from ebmlab.io.files import check_regular
@@ -105,7 +108,8 @@ def read_rows(path: Path, inserts: Inserts = "auto") -> Rows:
         path: a file in FASTA, A2M, A3M or Stockholm, whatever its name is.
         inserts: what lower case letters and dots are. `drop`: inserts, which are left out, as in A2M and A3M. `keep`:
             residues and gaps in columns of their own, as in FASTA. `auto`: inserts, if the name ends in .a2m or .a3m.
-            Also inserts, if some rows have lower case letters or dots, and all have equally many other letters.
+            Also inserts, if some columns hold nothing else in any row, and all other columns none of them. In rows of
+            different lengths: if all have equally many other letters.
 
     Raises:
         UserError: the file holds no alignment.
@@ -130,9 +134,17 @@ def _has_inserts(path: Path, texts: list[str]) -> bool:
     name = path.name.lower().removesuffix(".gz")
     if name.endswith((".a2m", ".a3m")):
         return True
-    others = [text.translate(_DELETE_INSERTS) for text in texts]
-    equal = len(set(map(len, others))) == 1 and bool(others[0])
-    return equal and any(len(a) != len(b) for a, b in zip(others, texts, strict=True))
+    if len(set(map(len, texts))) == 1:  # A2M, or dots that are gaps
+        x = letters_of(texts)
+        inserts = ((x >= ord("a")) & (x <= ord("z"))) | (x == ord("."))
+        return bool(inserts[0].any() and not inserts[0].all() and (inserts == inserts[0]).all())
+    others = {len(text.translate(_DELETE_INSERTS)) for text in texts}
+    return len(others) == 1 and 0 not in others
+
+
+def letters_of(texts: list[str]) -> NDArray[np.uint8]:
+    """The characters of texts of one length, `(N, L)`."""
+    return np.frombuffer("".join(texts).encode("ascii", "replace"), np.uint8).reshape(len(texts), -1)
 
 
 def _fasta(path: Path, lines: list[str]) -> list[tuple[str, str]]:

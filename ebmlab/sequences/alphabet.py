@@ -58,9 +58,19 @@ class Alphabet:
         return self.letters.index(self.gap) if self.gap in self.letters else None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.uint8]:
-        """Values `(N, L)` of N texts of one length L; `UNKNOWN` for letters that are not in the alphabet."""
+        """Values `(N, L)` of N texts of one length L; `UNKNOWN` for letters that are not in the alphabet.
+
+        An alphabet of nucleotides takes T as U, or U as T, whichever of them it lacks.
+
+        Example:
+            >>> Alphabet.of("rna").encode(["GATU"]).tolist()
+            [[3, 1, 4, 4]]
+        """
         table = np.full(256, UNKNOWN, np.uint8)
         table[np.frombuffer(self.letters.encode(), np.uint8)] = np.arange(len(self.letters), dtype=np.uint8)
+        bases = set(self.letters) - {self.gap}
+        if bases <= set("ACGTU") and len(bases & set("TU")) == 1:
+            table[[*b"TU"]] = table[[*b"TU"]].min()
         joined = "".join(texts).encode("ascii", "replace")
         return table[np.frombuffer(joined, np.uint8)].reshape(len(texts), -1)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ebmlab.errors import UserError, how_many, shown
-from ebmlab.sequences.alignment_file import Inserts, Rows, find, read_rows
+from ebmlab.sequences.alignment_file import Inserts, Rows, find, letters_of, read_rows
 from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
 from ebmlab.settings import require_choice, require_inside
 
@@ -161,11 +161,6 @@ def read_family(
         kept=torch.from_numpy(kept),
         dropped=dropped,
     )
-
-
-def letters_of(texts: list[str]) -> NDArray[np.uint8]:
-    """The characters of texts of one length, `(N, L)`."""
-    return np.frombuffer("".join(texts).encode("ascii", "replace"), np.uint8).reshape(len(texts), -1)
 
 
 def _with_case(texts: list[str], letters: Alphabet) -> list[str]:

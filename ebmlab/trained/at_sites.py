@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import torch
 from torch import Tensor
 
@@ -16,6 +19,7 @@ def at_sites(sequence: str, form: Preprocessing, *, unknown: int | None = None) 
 
     Args:
         sequence: as a row of the training alignment, with gaps and inserts; or one letter for each site of the model.
+            Where sites have numbers, also one letter for each number from the first site's to the last one's.
         form: of the training data, whose `letters` are known.
         unknown: the value of letters that are not in the alphabet; None refuses them.
 
@@ -36,6 +40,8 @@ def at_sites(sequence: str, form: Preprocessing, *, unknown: int | None = None) 
     layouts = [(size, list(range(size)))]
     if form.columns and form.width:
         layouts.insert(0, (form.width, [int(column) - 1 for column in form.columns]))
+    elif numbers := site_numbers(form):
+        layouts.insert(0, (numbers[-1] - numbers[0] + 1, [number - numbers[0] for number in numbers]))
     for width, chosen in layouts:
         for inserts in (False, True):
             rows = Rows([], [], inserts, form.gap)
@@ -45,11 +51,29 @@ def at_sites(sequence: str, form: Preprocessing, *, unknown: int | None = None) 
                 found = [(letter, site.get(column, -1)) for letter, column in rows.residues(text)]
                 chosen_letters = "".join(letters[column] for column in chosen)
                 return _values(chosen_letters, Alphabet(form.letters, form.gap), unknown), found
-    row = f"{form.width}, as a row of the alignment, or " if len(layouts) == 2 else ""
+    row = ""
+    if len(layouts) == 2:
+        whole = "as a row of the alignment" if form.width else f"from {form.columns[0]} to {form.columns[-1]}"
+        row = f"{layouts[0][0]}, {whole}, or "
     raise UserError(
         f"the sequence has {how_many(len(text), 'letter')}, but must have {row}{size}, one for each site of the model: "
         "align it, with - for gaps"
     )
+
+
+def site_numbers(form: Preprocessing) -> list[int]:
+    """The numbers of residues that a model of another package gives its sites, ascending; empty if it has none.
+
+    Columns of an alignment are no such numbers.
+
+    Example:
+        >>> site_numbers(Preprocessing((3,), num_classes=5, letters="-ACGU", columns=("42", "43", "45")))
+        [42, 43, 45]
+    """
+    if form.width or not all(re.fullmatch(r"-?\d+", name) for name in form.columns):
+        return []
+    numbers = [int(name) for name in form.columns]
+    return numbers if all(a < b for a, b in itertools.pairwise(numbers)) else []
 
 
 def _values(letters: str, alphabet: Alphabet, unknown: int | None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.domains import Categorical
 from ebmlab.errors import UserError
 from ebmlab.sequences.alphabet import Alphabet
-from ebmlab.trained.at_sites import at_sites
+from ebmlab.trained.at_sites import at_sites, site_numbers
 from ebmlab.trained.model import TrainedModel
 
 _MUTATION = re.compile(r"([A-Za-z])(-?\d+)([A-Za-z*])")
@@ -25,7 +25,8 @@ class MutationScan:
     Attributes:
         scores: `(d, q)`, float64; 0 at the sequence's own values.
         values: of the sequence, `(d,)`, int64.
-        numbers: `(d,)`, int64, of the residues, counted along the sequence; residues at no site count, too.
+        numbers: `(d,)`, int64, of the residues, counted along the sequence; residues at no site count, too. Or those
+            that the model gives its sites.
         residues: whether a site has a residue, `(d,)`; the others have the gap.
         alphabet: the letters of the values.
         model: the model that was asked.
@@ -102,13 +103,14 @@ class MutationScan:
 
 
 @torch.no_grad()
-def mutation_scores(model: TrainedModel, sequence: str, *, first: int = 1) -> MutationScan:
+def mutation_scores(model: TrainedModel, sequence: str, *, first: int | None = None) -> MutationScan:
     """Scores of all single mutants of a sequence.
 
     Args:
         model: of `ebmlab.load`, trained on an alignment.
         sequence: as a row of this alignment, with gaps and inserts; or one letter for each site of the model.
-        first: the number of its first residue.
+        first: the number of its first residue. By default sites keep the numbers that a model of another package gives
+            them, such as 42, 43, 45; others are counted from 1.
 
     Raises:
         UserError: the model is not one of an alignment, or the sequence does not fit it.
@@ -137,7 +139,8 @@ def mutation_scores(model: TrainedModel, sequence: str, *, first: int = 1) -> Mu
     state = model.states(index.unsqueeze(0))
     scores = 0.0 - energy.value_differences(state)[0].double().cpu()
     counted = torch.full((len(index),), -1)
-    for number, (_, site) in enumerate(residues, first):
+    numbers = site_numbers(form) if first is None else []
+    for number, (_, site) in enumerate(residues, 1 if first is None else first):
         if site >= 0:
-            counted[site] = number
+            counted[site] = numbers[site] if numbers else number
     return MutationScan(scores, index, numbers=counted, residues=there, alphabet=alphabet, model=model)

@@ -45,3 +45,17 @@ def test_a_run_whose_only_checkpoint_is_the_best_keeps_the_last(run: Callable[..
     options = [option.replace("ModelCheckpoint_2", "ModelCheckpoint") for option in OPTIONS]
     run("fit", *options, "--trainer.max_epochs=2", "--callbacks.AIS.num_chains=5", config="rbm_mnist")
     assert [path.name for path in Path("runs/rbm_mnist/a/checkpoints").iterdir()] == ["last.ckpt"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:AIS. do not trust")
+def test_a_run_that_was_moved_keeps_its_best(run: Callable[..., None]) -> None:
+    """A high learning rate makes the model better for a while; one best and one last are left, wherever the run is."""
+    options = [option for option in OPTIONS if "version_counter" not in option and option != "--name=a"]
+    options += ["--callbacks.AIS.num_chains=300", "--resume=auto"]
+    run("fit", *options, "--name=a", "--trainer.max_epochs=2", config="rbm_mnist")
+    Path("runs/rbm_mnist/a").rename("runs/rbm_mnist/b")
+    run("fit", *options, "--name=b", "--trainer.max_epochs=4", config="rbm_mnist")
+    names = sorted(path.name for path in Path("runs/rbm_mnist/b/checkpoints").iterdir())
+    assert [name for name in names if "epoch" not in name] == ["best.ckpt", "last.ckpt"]
+    assert len(names) == 3, "the older checkpoint of the last epoch is replaced"

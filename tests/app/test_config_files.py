@@ -100,6 +100,7 @@ def test_null_leaves_out_an_entry_of_a_study(tmp_path: Path) -> None:
         ("base: gone.yaml", "gone.yaml: no such file"),
         ("base: bb.yaml", "did you mean b.yaml"),
         ("base: [b.yaml]", "must be the name of a config file"),
+        ("3: 3", "a.yaml: 3 is no option, such as trainer: options have names"),
         ("trainer: {max_epochs: 1, max_epochs: 2}", "a.yaml, line 1: max_epochs is there twice"),
         ("trainer: {x: [{y: 1,\n y: 2}]}", "a.yaml, line 2: y is there twice"),
         ("trainer: [", "a.yaml, line 1 is not valid YAML"),

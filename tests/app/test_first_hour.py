@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from jsonargparse import Namespace
 from pytorch_lightning.loggers.logger import DummyLogger
 from torch.utils.data import DataLoader
 
@@ -84,7 +85,7 @@ LEARNER = "model: Problem with given class_path 'ebmlab.learners.ContrastiveDive
         ),
         (
             "You restored a checkpoint with current_epoch=23, but you have set Trainer(max_epochs=12).",
-            "the checkpoint has trained 23 epochs, but trainer.max_epochs is 12: give a larger number",
+            "the checkpoint is of epoch 24, but trainer.max_epochs is 12: give a larger number",
         ),
     ],
 )
@@ -265,7 +266,7 @@ def test_a_run_writes_nothing_before_its_checks(
         enable_checkpointing=False,
         accelerator="cpu",
     )
-    Beginning(trainer, {}, lambda: "a: 1\n")
+    Beginning(trainer, Namespace(), lambda _: "a: 1\n")
     loader = DataLoader(torch.full((20, 3), first), batch_size=10)
     go = partial(trainer.fit, learner(), loader, loader) if stage == "fit" else partial(trainer.test, learner(), loader)
     if first == first:

@@ -22,6 +22,7 @@ from ebmlab.datamodules import Alignment
 from ebmlab.drawing.mutation_map import draw_mutations
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
+from ebmlab.exchange import Foreign, read, write
 from ebmlab.learners import ContrastiveDivergence
 from ebmlab.samplers import Gibbs
 from ebmlab.trained import TrainedModel, mutation_scores
@@ -199,3 +200,50 @@ def test_a_gap_of_another_letter_is_no_residue(gap: str, tmp_path: Path) -> None
         scan = mutation_scores(model, text)
         assert [name for name, _ in scan.mutants()[:4]] == ["A1C", "A1G", "A1U", "C2A"]
         assert len(scan.mutants()) == 5 * 3
+
+
+@pytest.fixture
+def numbered(run: Callable[..., None]) -> TrainedModel:
+    """A model of plmc whose sites are the residues 42, 43, 45 and 46, as a run."""
+    torch.manual_seed(0)
+    energy = Potts(4, 21)
+    for parameter in energy.parameters():
+        torch.nn.init.normal_(parameter)
+    given = Foreign(energy, "plmc", names=(42, 43, 45, 46), form="values", facts={"alphabet": LETTERS})
+    write(given, "given.model")
+    main(["convert", "given.model", "mine"])
+    return ebmlab.load("mine")
+
+
+def test_sites_of_a_model_of_plmc_keep_their_numbers(
+    numbered: TrainedModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scan = mutation_scores(numbered, "ACDE")
+    mutants = dict(scan.mutants())
+    assert list(mutants)[::19] == ["A42C", "C43A", "D45A", "E46A"]
+    for name, text in [("A42F", "FCDE"), ("C43F", "AFDE"), ("D45F", "ACFE"), ("E46F", "ACDF")]:
+        assert mutants[name] == pytest.approx(energy_of(numbered, "ACDE") - energy_of(numbered, text), abs=1e-4)
+    for text in ("ACKDE", "AC-DE", "aaACDEkk", "A-DE", "A-KDE"):
+        own = {name: mutants[name] for name in mutants if "-" not in text[:2] or "43" not in name}
+        found = dict(mutation_scores(numbered, text).mutants())
+        assert list(found) == list(own) and ("-" in text[:2] or found == own)
+    assert mutation_scores(numbered, "ACKDE", first=7).numbers.tolist() == [7, 8, 10, 11]
+    with pytest.raises(UserError, match="has 3 letters, but must have 5, from 42 to 46, or 4, one for each site"):
+        mutation_scores(numbered, "ACD")
+    Path("wild.fasta").write_text(">wild/42-46\nACDE\n")
+    Path("dms.csv").write_text("mutant,score\nA42F,1\nD45F,2\nE46F:A42C,3\nK44F,4\n")
+    main(["mutate", "wild.fasta", "--ckpt_path", "mine", "--output=m.csv", "--measured", "dms.csv"])
+    assert "with score of 3 mutants (1 with a site or a letter that the model lacks" in capsys.readouterr().out
+    with Path("m.csv").open() as file:
+        measured = {row["mutant"]: row["measured"] for row in csv.DictReader(file) if row["measured"]}
+    assert measured == {"A42F": "1", "D45F": "2"}
+
+
+def test_numbers_of_sites_come_back_from_a_run(numbered: TrainedModel, run: Callable[..., None]) -> None:
+    main(["convert", "mine", "again.model"])
+    main(["convert", "mine", "copy"])
+    assert read("again.model").names == (42, 43, 45, 46)
+    assert Path("again.model").read_bytes() == Path("given.model").read_bytes()
+    assert ebmlab.load("copy").preprocessing == numbered.preprocessing
+    main(["predict", "--ckpt_path", "mine", "--num_samples", "2", "--num_steps", "3", "--condition", "45=D"])
+    assert "".join(Path("mine/samples/samples.fasta").read_text().split()[1::2])[2::4] == "DD"

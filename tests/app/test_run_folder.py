@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from ebmlab.app.checkpoints import find_checkpoint
 from ebmlab.app.run_folder import (
     CONFIG,
     LAST,
     SOLUTION,
+    Place,
     claim,
     contents,
     continued_run,
@@ -118,11 +120,11 @@ def test_the_newest_run_is_that_of_the_newest_checkpoint() -> None:
     checkpoint(Path("runs/e/a [1]/checkpoints") / LAST, age=5)
     checkpoint(Path("runs/e/b/checkpoints") / LAST, age=9)
     Path("runs/e/later").mkdir()
-    assert newest_run("e", None) == Path("runs/e/a [1]")
-    assert newest_run("e", "a [1]") == Path("runs/e/a [1]")
-    assert find_checkpoint("last", "e", "a [1]")[0].parts[2] == "a [1]"
+    assert newest_run(Place("e", None)) == Path("runs/e/a [1]")
+    assert newest_run(Place("e", "a [1]")) == Path("runs/e/a [1]")
+    assert find_checkpoint("last", Place("e", "a [1]"))[0].parts[2] == "a [1]"
     with pytest.raises(UserError, match="no checkpoint in runs/e/later"):
-        newest_run("e", "later")
+        newest_run(Place("e", "later"))
 
 
 @pytest.mark.parametrize("asked", ["last", "runs/e/a/checkpoints/last.ckpt"])
@@ -135,7 +137,7 @@ def test_a_damaged_last_checkpoint_is_replaced_by_the_newest_whole_one(asked: st
     last = checkpoint(parent / LAST, 4)
     last.write_bytes(last.read_bytes().replace(b"global_step", b"global_stop"))
     with pytest.warns(UserWarning) as warned:
-        path, content = find_checkpoint(asked, "e", "a")
+        path, content = find_checkpoint(asked, Place("e", "a"))
     assert (path.name, content["global_step"]) == ("epoch=2.ckpt", 2)
     messages = " ".join(str(w.message) for w in warned)
     assert "last.ckpt cannot be read" in messages and "goes on from" in messages
@@ -148,16 +150,16 @@ def test_the_checkpoint_of_a_requeued_job_goes_on_if_it_is_newer() -> None:
     checkpoint(run / "checkpoints" / LAST, 560, age=20)
     (run / "config.yaml").touch()
     older = checkpoint(run / "hpc_ckpt_1.ckpt", 500, age=30)
-    assert find_checkpoint("last", "e", "a")[1]["global_step"] == 560
+    assert find_checkpoint("last", Place("e", "a"))[1]["global_step"] == 560
     newer = checkpoint(run / "hpc_ckpt_2.ckpt", 600, age=10)
-    path, content = find_checkpoint("last", "e", "a")
+    path, content = find_checkpoint("last", Place("e", "a"))
     assert content["global_step"] == 600 and path.name == newer.name
     assert in_a_run(path) and continued_run(path, ["--name", "a"]) == run
     assert continued_run(path, ["--name=first", "--name", "a"]) == run  # the last of several counts
     newer.write_bytes(b"")
     with pytest.warns(UserWarning):
-        assert find_checkpoint("last", "e", "a")[1]["global_step"] == 560
-    named = find_checkpoint(str(run / "checkpoints" / LAST), "e", "a")[1]
+        assert find_checkpoint("last", Place("e", "a"))[1]["global_step"] == 560
+    named = find_checkpoint(str(run / "checkpoints" / LAST), Place("e", "a"))[1]
     assert named["global_step"] == 560 and older.exists(), "a file that was named is taken"
 
 
@@ -184,7 +186,7 @@ def test_all_checkpoints_damaged() -> None:
         path = checkpoint(Path("runs/e/a/checkpoints", name))
         path.write_bytes(b"")
     with pytest.warns(UserWarning), pytest.raises(UserError, match="none of the checkpoints in"):
-        find_checkpoint("last", "e", "a")
+        find_checkpoint("last", Place("e", "a"))
 
 
 def rows(name: str) -> str:
@@ -254,3 +256,35 @@ def test_commands_that_are_shown_can_be_pasted_whatever_the_run_is_called() -> N
     for command in ("fit", "sample", "solve"):
         words = shlex.split(how_to_go_on([command], ""))
         assert words[words.index("--name") + 1] == run.name
+
+
+def test_a_folder_of_ones_own_is_continued_and_not_overwritten(
+    run: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on clusters: the same command again, with a folder on another disk."""
+    fit = ["fit", "--trainer.default_root_dir=disk/r", "--model.init_args.lr_scheduler=null"]
+    folder = Path("disk/r/checkpoints")
+
+    def steps() -> int:
+        return int(torch.load(folder / LAST, weights_only=True)["global_step"])
+
+    run(*fit, "--resume=auto", "--trainer.max_epochs=1")
+    first = steps()
+    run(*fit, "--resume=auto", "--trainer.max_epochs=2")
+    assert steps() == 2 * first
+    kept = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    with pytest.raises(SystemExit):
+        run(*fit, "--trainer.max_epochs=1")
+    assert "error: disk/r exists already: choose another --trainer.default_root_dir, or" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == kept
+    run(*fit, "--ckpt_path=last", "--trainer.max_epochs=3")
+    assert steps() == 3 * first and not Path("runs").exists()
+
+
+def test_the_config_of_a_continued_run_says_what_is_used(run: Callable[..., None]) -> None:
+    fit = ["fit", "--resume=auto", "--name=a", "--model.init_args.lr_scheduler=null"]
+    run(*fit, "--trainer.max_epochs=1", "--model.optimizer.lr=0.003")
+    with pytest.warns(UserWarning, match="continues with the checkpoint's lr = 0.003, not 0.5"):
+        run(*fit, "--trainer.max_epochs=2", "--model.optimizer.lr=0.5")
+    config = yaml.safe_load(Path("runs/grbm_digits/a/config.yaml").read_text())
+    assert config["model"]["init_args"]["optimizer"]["init_args"]["lr"] == 0.003

@@ -164,6 +164,8 @@ def test_optimizers_that_can_are_left_alone() -> None:
         ("space: {3: [1]}", "3 is no option of fit"),
         ("space: {null: [1]}", "is no option of fit"),
         ("space: {2020-01-01: [1]}", "is no option of fit"),
+        ("space: {name: [a, b]}", "name belongs to a run, and each trial has its own: leave it out"),
+        ("space: {resume: [auto]}", "resume belongs to a run"),
         ("metric: 3\nparameters: {a: {values: [1]}}", "metric must have a name"),
         ("metric: {name: fid/x}\nparameters: [a]", "parameters must be options"),
         ("metric: {name: fid/x}\nparameters: {a: 3}", "a is 3, but must be"),

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 import torch
 from helpers_tier import cases
+from helpers_trainer import quiet_trainer
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, GradientAccumulationScheduler, ModelCheckpoint
+from torch.utils.data import DataLoader, TensorDataset
 
 from ebmlab.callbacks import RunState
 from ebmlab.energies import RBM
@@ -86,7 +89,7 @@ def test_more_ranks_than_the_checkpoint_has(setup, tmp_path, squares, monkeypatc
             "Fake",
             (),
             {"world_size": 3, "global_rank": rank, "fit_loop": loop, "ckpt_path": None}
-            | {"callbacks": [], "lr_scheduler_configs": []},
+            | {"callbacks": [], "lr_scheduler_configs": [], "train_dataloader": None},
         )()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
@@ -122,7 +125,7 @@ def test_every_rank_gets_its_own_stream(setup):
             "Fake",
             (),
             {"world_size": 2, "global_rank": rank, "fit_loop": loop, "ckpt_path": None}
-            | {"callbacks": [], "lr_scheduler_configs": []},
+            | {"callbacks": [], "lr_scheduler_configs": [], "train_dataloader": None},
         )()
         callback = RunState()
         callback.on_load_checkpoint(fake, learner, checkpoint)
@@ -214,3 +217,22 @@ def test_hidden_units_of_the_buffer_are_units_of_the_energy(wrong: list[float]) 
     checkpoint["replay_buffer_hidden"] = torch.tensor([wrong]).expand(len(BITS), -1)
     with pytest.raises(UserError, match=r"the checkpoint's replay buffer is damaged: .*; take an earlier"):
         RunState().on_load_checkpoint(None, learner, checkpoint)
+
+
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step`")
+@pytest.mark.parametrize("kept", [60, 40])
+def test_data_of_another_number_of_samples_are_warned_of(kept: int, tmp_path: Path) -> None:
+    rows = (torch.rand(60, 16, generator=torch.Generator().manual_seed(5)) < 0.5).float()
+    learner = ContrastiveDivergence(RBM(16, 4), BlockGibbs(), start=ReplayBuffer(40))
+    trainer = quiet_trainer(tmp_path, max_epochs=1, limit_val_batches=0, callbacks=[RunState()])
+    trainer.fit(learner, DataLoader(TensorDataset(rows), 10))
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    trainer = quiet_trainer(tmp_path, max_epochs=2, limit_val_batches=0, callbacks=[RunState()])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        loader = DataLoader(TensorDataset(rows[:kept]), 10)
+        trainer.fit(learner, loader, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+    told = [str(each.message) for each in seen if "samples to train on" in str(each.message)]
+    assert [text.split(":")[0] for text in told] == [
+        "there are 40 samples to train on, and when the checkpoint was written there were 60"
+    ] * (kept == 40)

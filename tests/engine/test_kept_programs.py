@@ -7,9 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import helpers_levels
 import pytest
 import torch
+from helpers_levels import levelled
 from torch import Tensor
 
 from ebmlab.energies import MLP, RBM, Energy
@@ -62,6 +65,40 @@ class Chosen(Energy):
     def __init__(self, function: object) -> None:
         super().__init__()
         self.function = function
+
+
+def evaluate(energy: Any, x: Tensor) -> Tensor:
+    return energy(x)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [
+        ("LEVEL", 5.0),
+        ("Level.height", 5.0),
+        *(pytest.param(name, value, marks=pytest.mark.slow) for name, value in (("SWITCH", False), ("NOTHING", 1))),
+        *(pytest.param(name, value, marks=pytest.mark.slow) for name, value in (("WORD", "down"), ("SIZES", (3, 4)))),
+        pytest.param("TABLE", {"shift": 7.0}, marks=pytest.mark.slow),
+        pytest.param("levelled.__defaults__", (9.0,), marks=pytest.mark.slow),
+    ],
+)
+def test_numbers_that_have_changed_are_noticed(
+    what: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the process that has compiled the program, and where one is loaded. torch gives loaded ones the new number."""
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
+    x = torch.ones(2)
+    for _ in range(2):
+        program = Program(evaluate, {})
+        assert torch.equal(program.for_one_run()(levelled, x), levelled(x))
+    before = levelled(x)
+    with monkeypatch.context() as patch:
+        owner, _, name = what.rpartition(".")
+        patch.setattr(getattr(helpers_levels, owner) if owner else helpers_levels, name, value)
+        assert not torch.equal(before, levelled(x))
+        for each in (program, Program(evaluate, {})):
+            assert torch.equal(each.for_one_run()(levelled, x), levelled(x))
 
 
 def test_a_name_says_what_torch_does_not_check() -> None:

@@ -106,3 +106,12 @@ def test_adabmdca_itself(tmp_path: Path) -> None:
     write(found, tmp_path / "mine.dca")
     again = adabm.load_params(str(tmp_path / "mine.dca"), "protein", torch.device("cpu"))
     assert torch.equal(again["bias"], params["bias"])
+
+
+def test_nucleotides_without_t_and_u_are_read_as_rna_and_it_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.dca"
+    for letters, alphabet, is_unclear in [("ACG", "-ACGU", True), ("-ACGT", "-ACGT", False), ("ACU", "-ACGU", False)]:
+        path.write_text("".join(f"h {i} {letter} 0.5\n" for i in range(2) for letter in letters))
+        found = read(path)
+        assert found.facts["alphabet"] == alphabet
+        assert (found.lost == ("whether it is DNA, as it has neither T nor U: it became RNA",)) == is_unclear

@@ -35,6 +35,19 @@ def test_the_value_is_the_weight_of_the_cut(tmp_path: Path) -> None:
     cuts(found, [(1, 2, 1.0), (3, 2, 1.0), (4, 1, 1.0)])
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_an_edge_of_dimacs_may_come_in_both_directions(count: int, tmp_path: Path) -> None:
+    """As in instances of colouring, which may give values of nodes, too."""
+    path = tmp_path / "a.col"
+    path.write_text(f"p edge 3 {count}\nn 1 4\nn 3 -0.5\ne 1 2\ne 3 2\ne 2 1\ne 2 3\n")
+    found = read(path)
+    cuts(found, [(1, 2, 1.0), (3, 2, 1.0)])
+    assert found.facts == {"edges": 2} and found.lost == ("the values of nodes, lines n",)
+    path.write_text("p edge 3 3\ne 1 2\ne 2 1\ne 2 3\n")
+    cuts(read(path), [(1, 2, 1.0), (3, 2, 1.0)])
+    assert read(path).lost == ()
+
+
 def test_networkx_there_and_back() -> None:
     networkx = pytest.importorskip("networkx")
     given = networkx.Graph()
@@ -65,9 +78,13 @@ def test_what_is_written_is_read(suffix: str, tmp_path: Path) -> None:
 BAD = [
     ("a.col", "p edge 3 2\ne 1 2\n", "its line p says 2 edges, and 1 follow"),
     ("a.col", "p edge 3 1\ne 0 1\n", "edge 1 is 'e 0 1': nodes must be from 1 to 3"),
-    ("a.col", "p col 3 2\ne 1 2\ne 2 1\n", "edge 2 is 'e 2 1': edge 1 joins the same nodes"),
+    ("a.col", "p col 3 2\ne 1 2\ne 1 2\n", "edge 2 is 'e 1 2': edge 1 joins the same nodes"),
+    ("a.col", "p col 3 3\ne 1 2\ne 2 1\ne 2 1\n", "edge 3 is 'e 2 1': edge 1 joins the same nodes"),
+    ("a.col", "p edge 3 4\ne 1 2\ne 2 1\n", "its line p says 4 edges, and 2 follow"),
     ("a.col", "p edge 3 1\ne 2 2\n", "edge 1 is 'e 2 2': it joins a node to itself"),
-    ("a.col", "p edge 3 1\nn 1 4\ne 1 2\n", "line 2 is 'n 1 4', and must be: e i j"),
+    ("a.col", "p edge 3 1\nd 1 4\ne 1 2\n", "line 2 is 'd 1 4', and must be: e i j, or n i value"),
+    ("a.col", "p edge 3 1\nn 1\ne 1 2\n", "line 2 is 'n 1', and must be: e i j, or n i value"),
+    ("a.col", "p edge 3 1\nn 1 x\ne 1 2\n", "line 2 is 'n 1 x', and must be: e i j, or n i value"),
     ("a.col", "p edge 3 1\ne 1 2 3\n", "line 2 is 'e 1 2 3', and must be: e i j"),
     ("a.col", "p edge 10000001 0\n", "it has 10,000,001 nodes, and can have 10,000,000 at most"),
     ("a.rud", f"1{30 * '0'} 0\n", "can have 10,000,000 at most"),

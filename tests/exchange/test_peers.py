@@ -51,6 +51,13 @@ def test_dimod(vartype: str, tmp_path: Path) -> None:
         assert dimod.BinaryQuadraticModel.from_file(file).is_almost_equal(problem)
 
 
+def test_dimod_and_we_agree_on_a_pair_of_fields_and_couplings() -> None:
+    dimod = pytest.importorskip("dimod")
+    h, J = [0.5, -1.0, 2.0], {(0, 1): 1.5, (2, 2): -3.0, (2, 1): 0.25}
+    states = np.array([[1, 1, 1], [-1, 1, -1], [1, -1, -1]])
+    agree(read((h, J)), dimod.BinaryQuadraticModel.from_ising(h, J).energies((states, [0, 1, 2])), states)
+
+
 def test_coo_is_read_by_dimod(tmp_path: Path) -> None:
     dimod = pytest.importorskip("dimod")
     from dimod.serialization import coo

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from ebmlab.energies import RBM, CategoricalRBM, Ising
+from ebmlab.errors import UserError
 from ebmlab.exchange import Foreign, read, read_samples, write
 from ebmlab.exchange.foreign import machine
 
@@ -55,6 +56,20 @@ def test_labels_that_are_numbers_come_in_their_order() -> None:
 def test_dwave_samplers_take_a_pair_of_dictionaries() -> None:
     found = read(({"a": 1.0, "b": 0.0}, {("b", "a"): -0.5, ("b", "c"): 2.0}))
     assert found.names == ("a", "b", "c") and values(found, [[1, 1, 1], [-1, 1, 1]]) == [2.5, 1.5]
+
+
+@pytest.mark.parametrize("h", [[1.0, 0.0], np.array([1.0, 0.0]), {0: 1.0, 1: 0.0}])
+def test_the_fields_of_an_ising_problem_may_be_a_vector(h: Any) -> None:
+    """A coupling of a spin with itself is a constant, as for dimod."""
+    found = read((h, {(0, 1): -0.5, (1, 2): 2.0, (1, 1): 7.0}))
+    assert found.names == () and found.offset == 7
+    assert values(found, [[1, 1, 1], [-1, 1, 1]]) == [9.5, 8.5]
+
+
+def test_a_matrix_is_refused_since_it_may_mean_several_problems() -> None:
+    for given in (np.eye(3), torch.eye(3)):
+        with pytest.raises(UserError, match=r"whether its states are bits or spins.*: give a QUBO \{\(i, j\): q\}, or"):
+            read(given)
 
 
 def test_both_orders_of_a_pair_add_up() -> None:

@@ -85,7 +85,7 @@ def test_two_groups_are_found(sampler: GibbsSweep | PathAuxiliary) -> None:
 
 
 def test_weights_that_are_not_positive_are_one_line() -> None:
-    for weights in (torch.zeros(3, 3), torch.ones(3, 3).fill_diagonal_(0.0) - 2 * torch.eye(3).roll(1, 0)):
+    for weights in (torch.zeros(3, 3), torch.eye(3) - 1):
         with pytest.raises(UserError, match="all weights of edges must be positive"):
             NormalisedCut(Edges.of(weights))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,18 @@ from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.exchange import read
 from ebmlab.graphs import Edges, barabasi_albert_edges
-from ebmlab.problems import Clique, IndependentSet, MaxCut, MissingEdges, Problem, Qubo, erdos_renyi, pose
+from ebmlab.problems import (
+    Clique,
+    CutShares,
+    IndependentSet,
+    MaxCut,
+    MissingEdges,
+    NormalisedCut,
+    Problem,
+    Qubo,
+    erdos_renyi,
+    pose,
+)
 from ebmlab.problems.clique import cliques
 
 GRAPHS = [erdos_renyi(9, p, seed=seed) for seed, p in enumerate((0.1, 0.3, 0.5, 0.8))] + [
@@ -157,3 +169,10 @@ def test_a_clique_is_redrawn_by_groups_of_joined_nodes(edges: Edges) -> None:
             without, put = x.clone(), x.clone()
             without[:, site], put[:, site] = 0, 1
             torch.testing.assert_close(odds, energy(without) - energy(put))
+
+
+@pytest.mark.parametrize("kind", [MaxCut, IndependentSet, Clique, MissingEdges, NormalisedCut, CutShares])
+def test_edges_of_one_direction_are_refused(kind: type[Problem] | type[Energy]) -> None:
+    made: Any = kind
+    with pytest.raises(UserError, match=rf"^{kind.__name__}: the entry \(0, 1\) is 2, but \(1, 0\) is missing"):
+        made(Edges(2, [0], [1], [2.0]))

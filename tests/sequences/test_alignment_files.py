@@ -61,6 +61,18 @@ def test_dots_without_lower_case_are_gaps(tmp_path: Path) -> None:
     assert family.alphabet.decode(family.values) == ["AC-E", "A--E", "ACDE"]
 
 
+@pytest.mark.parametrize("form", [">{}\n{}\n", "{} {}\n"])
+def test_dots_are_gaps_where_a_column_holds_letters_too(form: str, tmp_path: Path) -> None:
+    """Each row has as many dots, as aligned FASTA and Stockholm may have by chance."""
+    rows = ["AC.DE", "A.CDE", ".CADE", "ACD.E"]
+    text = "".join(form.format(f"r{i}", row) for i, row in enumerate(rows))
+    path = tmp_path / "a.txt"
+    path.write_text(text if text.startswith(">") else f"# STOCKHOLM 1.0\n{text}//\n")
+    family = read_family(path, max_column_gaps=1, max_sequence_gaps=1)
+    assert family.alphabet.decode(family.values) == [row.replace(".", "-") for row in rows]
+    assert not read_rows(path).inserts and read_rows(path, "drop").inserts
+
+
 def test_residues_know_their_columns(tmp_path: Path) -> None:
     path = tmp_path / "a.a3m"
     path.write_text(">one\nAkC-D\n>two\nA-CD\n>three\nACCD\n")
@@ -97,8 +109,8 @@ def test_alphabets(tmp_path: Path) -> None:
         [1, 2, 3, 4],
         [1, 2, 0, 4],
     ]
-    with pytest.raises(UserError, match=r"has the letter U in column 4, which is not in the alphabet -ACGT"):
-        read_family(path, alphabet="dna")
+    with pytest.raises(UserError, match=r"has the letter U in column 4, which is not in the alphabet -ACDEF"):
+        read_family(path, alphabet="protein")
     own = read_family(path, alphabet="UGCA-", max_column_gaps=1, max_sequence_gaps=1)
     assert own.values.tolist() == [[3, 2, 1, 0], [3, 2, 4, 0]] and own.alphabet.gap_value == 4
     stars = read_family(path, alphabet="*ACGU", gap="*", max_column_gaps=1, max_sequence_gaps=1)
@@ -158,3 +170,13 @@ def test_a_package_is_found_without_being_imported(tmp_path: Path, monkeypatch: 
     (tmp_path / "stranger" / "a.fasta").write_text(FASTA)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert find("package:stranger/a.fasta") == tmp_path / "stranger" / "a.fasta"
+
+
+def test_an_alphabet_of_nucleotides_takes_t_and_u_alike() -> None:
+    assert Alphabet.of("rna").encode(["TU-X"]).tolist() == [[4, 4, 0, 255]]
+    assert Alphabet.of("dna").encode(["TU-X"]).tolist() == [[4, 4, 0, 255]]
+    assert Alphabet.of("UGCA.", gap=".").encode(["TUA."]).tolist() == [[0, 0, 3, 4]]
+    for letters in ("protein", "ACGTU", "-ACG", "-ACGTN"):
+        assert 255 in (Alphabet.of(letters).encode(["TUX"])[0, :3])
+        own = Alphabet.of(letters)
+        assert [own.letters[k] for k in own.encode(["TU"])[0] if k != 255] == [a for a in "TU" if a in own.letters]

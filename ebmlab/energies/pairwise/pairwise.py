@@ -254,7 +254,7 @@ def _edges(name: str, coupling: Matrix) -> Edges:
     edges = coupling if isinstance(coupling, Edges) else _entries(name, coupling)
     if not edges.values.isfinite().all():
         raise UserError(f"{name}: coupling has entries that are not finite")
-    return edges
+    return edges.checked(name) if isinstance(coupling, Edges) else edges
 
 
 def _entries(name: str, coupling: Tensor | Sequence[Sequence[float]]) -> Edges:
