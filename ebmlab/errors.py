@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -43,6 +44,16 @@ def how_many(number: int, thing: str) -> str:
         ('1 sample', '2,000 samples')
     """
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def told(value: object) -> str:
+    """A value of any type, as one short line for a `UserError` to quote.
+
+    Example:
+        >>> told("a"), told(None), told(list(range(100)))
+        ("'a'", 'None', '[0, 1, 2, 3, 4, 5, ...]')
+    """
+    return " ".join(reprlib.repr(value).split())
 
 
 class UserError(Exception):

@@ -5,20 +5,21 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ebmlab.errors import UserError
+from ebmlab.errors import UserError, told
 
 SMALLEST, LARGEST = 1e-18, 1e18  # their squares are normal float32 numbers, and those of their inverses, too
 
 
-def require_positive(owner: str, **settings: float | Sequence[float] | Tensor) -> None:
+def require_positive(owner: str, **settings: object) -> None:
     """Raises `UserError` unless all settings of an object are positive numbers from 1e-18 to 1e18.
 
     Args:
         owner: the object's class, for errors.
-        **settings: numbers, or lists or tensors of numbers.
+        **settings: one number each.
 
     Example:
         >>> require_positive("Langevin", step_size=0.1, temperature=1.0)
@@ -27,24 +28,37 @@ def require_positive(owner: str, **settings: float | Sequence[float] | Tensor) -
         ebmlab.errors.UserError: Langevin: step_size is 1e-45, but must be positive, from 1e-18 to 1e+18
     """
     for name, value in settings.items():
+        if not SMALLEST <= _number(owner, name, value) <= LARGEST:
+            raise UserError(f"{owner}: {name} is {value}, but must be positive, from {SMALLEST:g} to {LARGEST:g}")
+
+
+def require_all_positive(owner: str, **settings: Sequence[float] | Tensor) -> None:
+    """Raises `UserError` unless the lists or tensors hold positive numbers from 1e-18 to 1e18 alone.
+
+    Example:
+        >>> require_all_positive("DMALA", precondition=[1.0, 2.0])
+    """
+    for name, value in settings.items():
         entries = torch.as_tensor(value, dtype=torch.float64)
         if not ((entries >= SMALLEST) & (entries <= LARGEST)).all():
-            what, each = (f"is {value}", "") if entries.dim() == 0 else ("holds other numbers", "each entry ")
-            raise UserError(f"{owner}: {name} {what}, but {each}must be positive, from {SMALLEST:g} to {LARGEST:g}")
+            raise UserError(
+                f"{owner}: {name} holds other numbers, but each entry must be positive, "
+                f"from {SMALLEST:g} to {LARGEST:g}"
+            )
 
 
-def require_factor(owner: str, **settings: float) -> None:
+def require_factor(owner: str, **settings: object) -> None:
     """Raises `UserError` unless all settings of an object are 0 or positive numbers from 1e-18 to 1e18.
 
     Example:
         >>> require_factor("ContrastiveDivergence", l1=0.0)
     """
     for name, value in settings.items():
-        if value != 0 and not SMALLEST <= value <= LARGEST:
+        if (number := _number(owner, name, value)) != 0 and not SMALLEST <= number <= LARGEST:
             raise UserError(f"{owner}: {name} is {value}, but must be 0 or a positive number up to {LARGEST:g}")
 
 
-def require_inside(owner: str, interval: str, **settings: float) -> None:
+def require_inside(owner: str, interval: str, **settings: object) -> None:
     """Raises `UserError` unless all settings of an object lie in an interval, such as "(0, 1]" without 0 and with 1.
 
     Example:
@@ -56,8 +70,9 @@ def require_inside(owner: str, interval: str, **settings: float) -> None:
     low, high = interval[1:-1].split(", ")
     with_low, with_high = interval[0] == "[", interval[-1] == "]"
     for name, value in settings.items():
-        above = value >= float(low) if with_low else value > float(low)
-        below = value <= float(high) if with_high else value < float(high)
+        number = _number(owner, name, value)
+        above = number >= float(low) if with_low else number > float(low)
+        below = number <= float(high) if with_high else number < float(high)
         if not (above and below):
             begin, end = "at least" if with_low else "above", "at most" if with_high else "below"
             raise UserError(f"{owner}: {name} is {value}, but must be {begin} {low} and {end} {high}")
@@ -89,8 +104,23 @@ def require_count(owner: str, *, least: int = 1, **settings: object) -> None:
     """
     for name, value in settings.items():
         try:
-            enough = operator.index(value) >= least  # type: ignore[arg-type]  # whatever has no index is refused
+            count = operator.index(_single(value))  # type: ignore[arg-type]  # whatever has no index is refused
         except TypeError:
-            raise UserError(f"{owner}: {name} is {value}, but must be a whole number") from None
-        if not enough:
+            raise UserError(f"{owner}: {name} is {told(value)}, but must be a whole number") from None
+        if count < least:
             raise UserError(f"{owner}: {name} is {value}, but must be at least {least}")
+
+
+def _number(owner: str, name: str, value: object) -> float:
+    """The setting as a float; `UserError` unless it is one number, which a tensor without axes is, too."""
+    try:
+        return float(_single(value))  # type: ignore[arg-type]  # whatever is no number is refused
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(f"{owner}: {name} is {told(value)}, but must be a number") from None
+
+
+def _single(value: object) -> object:
+    """The value, if it is no text or boolean, which Python would take for a number."""
+    if isinstance(value, str | bytes | bool | np.bool_):
+        raise TypeError
+    return value

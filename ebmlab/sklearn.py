@@ -19,18 +19,20 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from ebmlab.data.numbers import as_numbers
+from ebmlab.data.weighted import ByWeight
 from ebmlab.domains import Binary, Real
 from ebmlab.energies import GRBM, RBM, Bipartite, Energy
-from ebmlab.errors import UserError, how_many
+from ebmlab.errors import WHY, UserError, explained, how_many, told
 from ebmlab.evaluation import LogZ, data_law, exact_log_z, log_z
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
-from ebmlab.numerics.noise import bits, uniform_numbers
+from ebmlab.numerics.means import mean_of, moments_of
+from ebmlab.numerics.noise import bits, by_weight, uniform_numbers
 from ebmlab.samplers import BlockGibbs, Sampler
 from ebmlab.settings import require_count, require_factor
 
@@ -95,12 +97,20 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.accelerator = accelerator
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Trains a fresh model on rows X `(n, d)`; y is ignored."""
+    def fit(self, X: ArrayLike, y: object = None, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Trains a fresh model on rows X `(n, d)`; y is ignored.
+
+        With `sample_weight` `(n,)`, rows count by their weights. Each epoch draws as many rows as have any, by weight.
+        """
         rows = validate_data(self, X, dtype=[np.float64, np.float32])
-        require_factor("EBM", learning_rate=self.learning_rate)
+        x, weights = as_numbers(rows, "X").double(), None
+        if sample_weight is not None:
+            given = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+            weights = as_numbers(given, "sample_weight")
+            x, weights = x[weights > 0], weights[weights > 0]
+        self._check_settings()
         with _seeded(self.random_state):
-            self._fit(as_numbers(rows, "X").double())
+            self._fit(x, weights)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -159,12 +169,19 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def _n_features_out(self) -> int:
         return self.energy_.num_hidden if isinstance(self.energy_, Bipartite) else 0
 
-    def _fit(self, rows: Tensor) -> None:
-        energy = self._new_energy(rows)
-        real, binary = isinstance(energy.domain, Real), isinstance(energy.domain, Binary)
-        scale = rows.std(0, correction=0).numpy() if real else np.ones(rows.shape[1])
-        mean = rows.mean(0).numpy() if real else np.zeros(rows.shape[1])
-        scale = np.where(scale > 0, scale, 1.0)
+    def _check_settings(self) -> None:
+        require_count("EBM", num_steps=self.num_steps, batch_size=self.batch_size)
+        require_count("EBM", least=0, num_epochs=self.num_epochs)
+        require_factor("EBM", learning_rate=self.learning_rate)
+        if not isinstance(self.sampler, Sampler | None):
+            raise UserError(f"EBM: sampler is {told(self.sampler)}, but must be a Sampler, such as BlockGibbs()")
+
+    def _fit(self, rows: Tensor, weights: Tensor | None) -> None:
+        energy = self._new_energy(mean_of(rows, weights))
+        binary, mean, scale = isinstance(energy.domain, Binary), np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+        if isinstance(energy.domain, Real):
+            mean, deviation = (moment.numpy() for moment in moments_of(rows, weights))
+            scale = np.where(deviation > 0, deviation, 1.0)
         x = self._events(rows.numpy(), energy, mean, scale).float()
         learner = ContrastiveDivergence(
             energy,
@@ -174,34 +191,41 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             optimizer=partial(torch.optim.Adam, lr=self.learning_rate),
             lr_scheduler=partial(CosineAnnealingLR, T_max=max(1, self.num_epochs)),
         )
-        batches = BatchSampler(RandomSampler(x), self.batch_size, drop_last=False)
+        order = RandomSampler(x) if weights is None else ByWeight(weights)
+        batches = BatchSampler(order, int(self.batch_size), drop_last=False)
         draw = bits if binary else None
         loader: DataLoader[Tensor] = DataLoader(x, None, sampler=batches, collate_fn=draw)  # type: ignore[arg-type]
         with _quiet():
-            trainer = pl.Trainer(max_epochs=self.num_epochs, accelerator=self.accelerator, devices=1, barebones=True)
+            with explained(f"EBM: accelerator is {told(self.accelerator)}, which is not at hand: {WHY}", Exception):
+                where: dict[str, Any] = {"accelerator": self.accelerator, "devices": 1}
+                trainer = pl.Trainer(max_epochs=int(self.num_epochs), barebones=True, **where)
             trainer.fit(learner, loader)
         if not all(p.isfinite().all() for p in energy.parameters()):
             raise UserError(f"EBM: training has diverged; take a learning_rate below {self.learning_rate}")
         self.mean_, self.scale_ = mean, scale  # with the energy, so that a fit that fails leaves an earlier one whole
         self.energy_ = energy.cpu().double().eval().requires_grad_(False)
-        self._base = data_law(energy.domain, x.double())
-        some = x[torch.randperm(len(x))[torch.arange(AIS_CHAINS) % len(x)]].double()
-        self._starts = bits(some) if binary else some
+        self._base = data_law(energy.domain, x.double(), weights=weights)
+        if weights is None:
+            some = torch.randperm(len(x))[torch.arange(AIS_CHAINS) % len(x)]
+        else:
+            some = by_weight(weights, AIS_CHAINS, start=uniform_numbers())
+        self._starts = bits(x[some].double()) if binary else x[some].double()
         self._log_z_found: LogZ | None = None
 
-    def _new_energy(self, rows: Tensor) -> Energy:
-        """An untrained energy for the data."""
+    def _new_energy(self, mean: Tensor) -> Energy:
+        """An untrained energy for data with these means `(d,)`."""
+        name = str(self.energy)
         if isinstance(self.energy, Energy):
             energy = copy.deepcopy(self.energy).float()
-        elif self.energy == "GRBM":
-            energy = GRBM(rows.shape[1], self.num_hidden)
-        elif self.energy == "RBM":
-            energy = RBM(rows.shape[1], self.num_hidden)
-            energy.set_base(rows.mean(0).float())
+        elif name == "GRBM":
+            energy = GRBM(len(mean), self.num_hidden)
+        elif name == "RBM":
+            energy = RBM(len(mean), self.num_hidden)
+            energy.set_base(mean.float())
         else:
-            raise UserError(f'EBM: energy is {self.energy!r}, but must be "GRBM", "RBM" or an Energy')
-        if (size := math.prod(energy.domain.event_shape)) != rows.shape[1]:
-            given = how_many(rows.shape[1], "feature")
+            raise UserError(f'EBM: energy is {told(self.energy)}, but must be "GRBM", "RBM" or an Energy')
+        if (size := math.prod(energy.domain.event_shape)) != len(mean):
+            given = how_many(len(mean), "feature")
             raise UserError(f"EBM: X has {given}, but {type(energy).__name__} models {how_many(size, 'number')}")
         return energy
 
@@ -254,8 +278,11 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 @contextmanager
 def _seeded(random_state: int | np.random.RandomState | None) -> Iterator[None]:
     """Seeds torch's global generator inside the block, and restores its state afterwards; one thread at a time."""
+    right = "None, a whole number from 0 to 2**32 - 1 or a RandomState"
+    with explained(f"EBM: random_state is {told(random_state)}, but must be {right}", (TypeError, ValueError)):
+        generator = check_random_state(random_state)
     with _ALONE, torch.random.fork_rng():
-        torch.manual_seed(int(check_random_state(random_state).randint(2**31 - 1)))
+        torch.manual_seed(int(generator.randint(2**31 - 1)))
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -83,6 +84,28 @@ def test_a_setting_that_is_no_finite_normal_number_is_refused(setting: str, valu
     assert "\n" not in str(error.value)
 
 
+NO_NUMBERS = ["a", "0.1", b"1", 1j, float, {}, torch.tensor([0.1, 0.2]), np.array([0.1, 0.2]), torch.rand(40, 3)]
+LISTS = ("DMALA precondition", "ACS step_sizes", "mixture", "features", "learning rate")
+
+
+@pytest.mark.parametrize("setting", [name for name in SETTINGS if name not in LISTS])
+def test_a_setting_that_is_no_single_number_is_refused(setting: str) -> None:
+    for value in (*NO_NUMBERS, True, np.bool_(True)):
+        with pytest.raises(UserError) as error:
+            SETTINGS[setting](value)
+        assert "\n" not in str(error.value)
+
+
+def test_a_single_number_of_any_kind_is_taken() -> None:
+    for value in (1, np.float32(0.1), np.array(0.1), torch.tensor(0.1), Fraction(1, 10)):
+        DMALA(value)  # type: ignore[arg-type]
+    for value in ("a", None, True, torch.tensor([0.1, 0.2])):
+        with pytest.raises(UserError, match=r"balance is .*, but must be a number"):
+            DMALA(0.1, balance=value)  # type: ignore[arg-type]
+        with pytest.raises(UserError, match=r"window is .*, but must be a whole number"):
+            DMALA(0.1, window=[value])  # type: ignore[arg-type]
+
+
 COUNTS: dict[str, Callable[[Any], object]] = {
     "ACS": lambda v: ACS(cycle_length=v),
     "FromMode": FromMode,
@@ -102,7 +125,7 @@ COUNTS: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("setting", COUNTS)
 def test_a_count_that_is_no_whole_number_from_1_on_is_refused(setting: str) -> None:
-    for value in (1.5, 2.0, math.inf, math.nan, "2", np.float64(3.0)):
+    for value in (1.5, 2.0, math.inf, math.nan, np.float64(3.0), True, np.bool_(True), None, *NO_NUMBERS):
         with pytest.raises(UserError, match="but must be a whole number"):
             COUNTS[setting](value)
     for value in (0, -1, np.int64(0)):

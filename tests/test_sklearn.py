@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -19,10 +20,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from ebmlab import sklearn as module
+from ebmlab.data.weighted import ByWeight
 from ebmlab.domains import Binary
 from ebmlab.energies import MLP, RBM, Ising
 from ebmlab.errors import UserError
-from ebmlab.samplers import DMALA, Gibbs
+from ebmlab.samplers import DMALA, BlockGibbs, Gibbs
 from ebmlab.sklearn import EBM
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -48,7 +50,8 @@ def reals(n: int = 400) -> NDArray[Any]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learns_own_checks() -> None:
-    results = check_estimator(EBM(num_epochs=2), on_fail=None)
+    by_chance = {"check_sample_weight_equivalence_on_dense_data": "rows are drawn by their weights"}
+    results = check_estimator(EBM(num_epochs=2), on_fail=None, expected_failed_checks=by_chance)
     assert len(results) > 40
     assert [r["check_name"] for r in results if r["status"] == "failed"] == []
 
@@ -188,6 +191,26 @@ def test_the_likelihood_of_probabilities_is_the_mean_over_bits() -> None:
     [
         (EBM("RBM"), r"RBM takes features in \[0, 1\], but X has others"),
         (EBM("rbm"), r"energy is 'rbm', but must be \"GRBM\", \"RBM\" or an Energy"),
+        (EBM(RBM), r"energy is <class .*RBM'>, but must be \"GRBM\", \"RBM\" or an Energy"),
+        (EBM(None), r"energy is None, but must be \"GRBM\", \"RBM\" or an Energy"),
+        (EBM(np.eye(3)), r"energy is array.*, but must be \"GRBM\", \"RBM\" or an Energy"),
+        (EBM("GRBM", num_hidden=-1), "num_hidden is -1, but must be at least 1"),
+        (EBM("GRBM", num_hidden="a"), "num_hidden is 'a', but must be a whole number"),
+        (EBM(num_epochs=-1), "EBM: num_epochs is -1, but must be at least 0"),
+        (EBM(num_epochs=1.5), "EBM: num_epochs is 1.5, but must be a whole number"),
+        (EBM(num_epochs=None), "EBM: num_epochs is None, but must be a whole number"),
+        (EBM(num_steps=0), "EBM: num_steps is 0, but must be at least 1"),
+        (EBM(num_steps=True), "EBM: num_steps is True, but must be a whole number"),
+        (EBM(batch_size=0), "EBM: batch_size is 0, but must be at least 1"),
+        (EBM(batch_size=[3]), r"EBM: batch_size is \[3\], but must be a whole number"),
+        (EBM(sampler="BlockGibbs"), r"EBM: sampler is 'BlockGibbs', but must be a Sampler, such as BlockGibbs\(\)"),
+        (EBM(sampler=BlockGibbs), r"EBM: sampler is <class .*BlockGibbs'>, but must be a Sampler, such as BlockGibbs"),
+        (EBM(learning_rate="a"), "EBM: learning_rate is 'a', but must be a number"),
+        (EBM(learning_rate=None), "EBM: learning_rate is None, but must be a number"),
+        (EBM(accelerator="abacus"), "EBM: accelerator is 'abacus', which is not at hand: .*Available names are"),
+        (EBM(accelerator=None), "EBM: accelerator is None, which is not at hand: .*Available names are"),
+        (EBM(random_state="a"), r"EBM: random_state is 'a', but must be None, a whole number from 0 to 2\*\*32 - 1 or"),
+        (EBM(random_state=-1), "EBM: random_state is -1, but must be None, a whole number from 0"),
         (EBM(RBM(5, 2)), r"X has 3 features, but RBM models 5 numbers"),
         (EBM(MLP(3)), r"BlockGibbs needs a bipartite energy"),
         (EBM(learning_rate=1e18, num_epochs=3), r"training has diverged; take a learning_rate below 1e\+18"),
@@ -196,8 +219,87 @@ def test_the_likelihood_of_probabilities_is_the_mean_over_bits() -> None:
 )
 def test_one_clear_line(model: EBM, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
-        model.fit(reals() if "RBM" in message or model.energy == "GRBM" or "rbm" in message else bits()[:, :3])
+        model.fit(bits()[:, :3] if isinstance(model.energy, MLP) else reals())
     assert "\n" not in str(error.value) and not hasattr(model, "energy_")
+
+
+def test_counts_of_numpy_are_taken() -> None:
+    one = np.int64(1)
+    EBM("RBM", one, num_steps=one, batch_size=np.int64(64), num_epochs=one, random_state=one).fit(bits())
+
+
+def test_an_epoch_has_each_row_as_often_as_its_weight_says() -> None:
+    torch.manual_seed(0)
+    share = torch.tensor([0.0, 0.3, 2.5, 0.2, 1.0])
+    epochs = [list(ByWeight(10 * share.repeat(2))) for _ in range(1000)]
+    counts = torch.stack([torch.bincount(torch.tensor(epoch), minlength=10) for epoch in epochs]).float()
+    expected = share.repeat(2) * 10 / (2 * share.sum())
+    assert (counts >= expected.floor() - 1e-3).all() and (counts <= expected.ceil() + 1e-3).all()
+    assert (counts.mean(0) - expected).abs().max() < 0.07
+    assert len({tuple(epoch) for epoch in epochs}) > 900
+
+
+def test_weights_count_as_repeated_rows_do() -> None:
+    """The means that are learnt from draws are those of repeated rows, which are far from those of the rows alone."""
+    states = Binary(3).enumerate().double().numpy()
+    counts = np.array([9, 1, 0, 1, 8, 2, 1, 2])
+    rows, weights = states.repeat(25, 0), counts.repeat(25) / 7
+    model = EBM(RBM(3, 1), learning_rate=0.05, num_epochs=60, batch_size=100, random_state=0)
+    fitted = [
+        clone(model).fit(rows, sample_weight=weights),
+        clone(model).fit(states.repeat(8 * counts, 0)),
+        clone(model).fit(rows),
+    ]
+    weighted, repeated, alike = (np.exp(each.score_samples(states)) @ states for each in fitted)
+    assert abs(weighted - repeated).max() < 0.06 and abs(alike - repeated).max() > 0.2
+    mean = counts @ states / counts.sum()
+    np.testing.assert_allclose(fitted[0]._base.logits.sigmoid(), mean, rtol=1e-5)
+    assert abs(fitted[0]._starts.numpy().mean(0) - mean).max() < 0.02
+    assert abs(weighted - mean).max() < 0.06
+
+
+def test_weighted_features_are_standardised_as_repeated_ones_and_rows_without_weight_left_out() -> None:
+    counts = np.random.default_rng(0).integers(0, 4, 400)
+    x = reals()
+    x[counts == 0] = 1e9
+    weighted = EBM(num_epochs=1, random_state=0).fit(x, sample_weight=counts)
+    repeated = EBM(num_epochs=1, random_state=0).fit(x.repeat(counts, 0))
+    np.testing.assert_allclose(weighted.mean_, repeated.mean_, rtol=1e-12)
+    np.testing.assert_allclose(weighted.scale_, repeated.scale_, rtol=1e-12)
+    assert all(buffer.isfinite().all() for buffer in weighted._base.buffers())
+    without = EBM(num_epochs=1, random_state=0).fit(x[counts > 0], sample_weight=counts[counts > 0])
+    assert weighted.energy_.W.equal(without.energy_.W)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.zeros(400), "must contain at least one non-zero number"),
+        (np.full(400, np.nan), "sample_weight contains NaN"),
+        (np.full(400, np.inf), "sample_weight contains infinity"),
+        (np.arange(400) - 1, "Negative values in data passed to `sample_weight`"),
+        (np.ones(399), r"sample_weight.shape == \(399,\), expected \(400,\)"),
+        (np.ones((400, 2)), "Sample weights must be 1D array or scalar"),
+    ],
+)
+def test_weights_that_are_none_are_refused_in_one_line(weights: NDArray[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        EBM().fit(reals(), sample_weight=weights)
+    assert "\n" not in str(error.value)
+
+
+def test_weights_reach_an_estimator_in_a_pipeline() -> None:
+    weights = np.arange(400) % 3
+    alone = EBM("RBM", 3, num_epochs=1, random_state=0).fit(bits(), sample_weight=weights)
+    steps = [clone(alone), LogisticRegression()]
+    by_name = make_pipeline(*steps).fit(bits(), bits()[:, 0], ebm__sample_weight=weights)
+    with config_context(enable_metadata_routing=True):
+        routed = make_pipeline(
+            steps[0].set_fit_request(sample_weight=True), steps[1].set_fit_request(sample_weight=False)
+        )
+        routed.fit(bits(), bits()[:, 0], sample_weight=weights)
+    for pipeline in (by_name, routed):
+        assert pipeline[0].energy_.W.equal(alone.energy_.W)
 
 
 def test_a_short_last_batch_ruins_scikit_learns_rbm_as_the_page_says() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.utils.data import Sampler
 
 from ebmlab.data.interface import Data, chosen
 from ebmlab.numerics.noise import by_weight, uniform_numbers
@@ -19,6 +21,30 @@ class Weighted(Protocol):
 
     def weights(self, split: str) -> Tensor:
         """The weights of a split's samples, `(N,)`, with mean 1, in the order of `states`."""
+
+
+class ByWeight(Sampler[int]):
+    """Indices of an epoch, as many as samples, in random order.
+
+    Each comes as often as its share of the weight says, rounded down or up at random.
+
+    Args:
+        weights: at least 0, `(N,)`.
+
+    Example:
+        >>> sorted(ByWeight(torch.tensor([1.0, 0.0, 3.0, 0.0])))
+        [0, 2, 2, 2]
+    """
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __iter__(self) -> Iterator[int]:
+        index = by_weight(self.weights, len(self), start=uniform_numbers())
+        return iter(index[torch.randperm(len(index))].tolist())
 
 
 def weighted_states(data: Data, split: str, *, n: int | None = None, seed: int = 0) -> tuple[Tensor, Tensor | None]:

@@ -89,6 +89,6 @@ class CategoricalRBM(Bipartite):
         for i in torch.split(index, max(1, CHUNK // max(1, logits.numel() * x.shape[2])), 1):
             present = x.gather(1, i.unsqueeze(2).expand(-1, -1, x.shape[2])).unsqueeze(2)  # (B, k, 1, q)
             rows, bias = self.W[i], self.b_v[i]
-            there = self.units.log_sum(logits.view(len(x), 1, 1, -1) + (rows - present @ rows))
+            there = self.units.log_sum(logits[:, None, None] + (rows - present @ rows))
             parts.append(here - there - (bias - (present * bias.unsqueeze(2)).sum(3)))
         return torch.cat(parts, 1)

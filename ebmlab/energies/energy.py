@@ -194,7 +194,8 @@ class Energy(Recorded, nn.Module):
         neighbours = flat.unsqueeze(1).repeat(1, index.shape[1], 1)
         neighbours.scatter_(2, index.unsqueeze(2), new.unsqueeze(2))
         here = (around or self.around(x))[0]
-        return materialised.energies_of(self, neighbours.view(-1, *x.shape[1:])).view(batch, -1) - here.unsqueeze(1)
+        energies = materialised.energies_of(self, neighbours.view(-1, *x.shape[1:]))
+        return energies.view(index.shape) - here.unsqueeze(1)
 
     @takes_states
     def flip_energies(self, x: Tensor, index: Tensor | None = None) -> Tensor:

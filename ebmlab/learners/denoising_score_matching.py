@@ -17,7 +17,7 @@ from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.sample_loss import SampleLoss, input_gradient
 from ebmlab.native import normal
 from ebmlab.samplers import Sampler, State
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_all_positive
 
 
 def denoising_losses(energy: Energy, x: Tensor, noise: Tensor, sigma: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ class DenoisingScoreMatching(SampleLoss):
         self.noise_levels = as_numbers(noise_levels, "DenoisingScoreMatching: noise_levels").flatten().tolist()
         if not self.noise_levels:
             raise UserError("DenoisingScoreMatching: noise_levels is empty, but must hold at least one")
-        require_positive("DenoisingScoreMatching", noise_levels=noise_levels)
+        require_all_positive("DenoisingScoreMatching", noise_levels=self.noise_levels)
         if isinstance(energy, NoisyEnergy) and not any(
             isclose(energy.lowest, s, rel_tol=1e-6) for s in self.noise_levels
         ):

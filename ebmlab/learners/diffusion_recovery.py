@@ -18,7 +18,7 @@ from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import ADAM, Interval, Learner
 from ebmlab.native import normal
 from ebmlab.samplers import MALA, Cosine, Sampler, State
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_all_positive
 
 
 class Recovery(Energy):
@@ -129,7 +129,7 @@ class DiffusionRecovery(Learner):
             raise UserError(
                 f"DiffusionRecovery: noise_levels are {self.noise_levels}, but must rise from level to level"
             )
-        require_positive("DiffusionRecovery", noise_levels=self.noise_levels)
+        require_all_positive("DiffusionRecovery", noise_levels=self.noise_levels)
         if energy.lowest != 0:
             raise UserError(f"DiffusionRecovery: the energy's lowest is {energy.lowest:g}, but must be 0")
 

@@ -17,3 +17,11 @@ def mean_of(x: Tensor, weights: Tensor | None) -> Tensor:
     if weights is None:
         return x.mean(0)
     return ((weights / weights.sum()).to(x) @ x.flatten(1)).view(x.shape[1:])
+
+
+def moments_of(rows: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of rows `(N, d)`, `(d,)` each, by weights `(N,)`; all count alike when None."""
+    if weights is None:
+        return rows.mean(0), rows.std(0, correction=0)
+    mean = rows[0] + mean_of(rows - rows[0], weights)  # exact where a feature is constant, so that its deviation is 0
+    return mean, mean_of((rows - mean).square(), weights).sqrt()

@@ -21,7 +21,7 @@ from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import GradientState, Info
-from ebmlab.settings import require_count, require_positive
+from ebmlab.settings import require_all_positive, require_count, require_inside, require_positive
 
 
 def cyclical(high: float, low: float, cycle_length: int) -> Tensor:
@@ -111,11 +111,9 @@ class ACS(Sampler):
         require_positive("ACS", alpha_min=alpha_min, alpha_max=alpha_max)
         if alpha_min > alpha_max:
             raise UserError(f"ACS: alpha_min is {alpha_min} and alpha_max {alpha_max}; need 0 < alpha_min <= alpha_max")
-        if not 0 <= balance_min <= balance_max <= 1:
-            raise UserError(
-                f"ACS: balance_min is {balance_min} and balance_max {balance_max}; "
-                "need 0 <= balance_min <= balance_max <= 1"
-            )
+        require_inside("ACS", "[0, 1]", balance_min=balance_min, balance_max=balance_max)
+        if balance_min > balance_max:
+            raise UserError(f"ACS: balance_min is {balance_min}, but must be at most balance_max, {balance_max}")
         super().__init__()
         alphas = cyclical(alpha_max, alpha_min, cycle_length) if step_sizes is None else step_sizes
         betas = cyclical(balance_max, balance_min, cycle_length) if balances is None else balances
@@ -128,7 +126,7 @@ class ACS(Sampler):
                 f"ACS: step_sizes {tuple(alphas.shape)} and balances {tuple(betas.shape)} must be two lists of the "
                 f"same length; give both, or one and a cycle_length equal to its length"
             )
-        require_positive("ACS", step_sizes=alphas)
+        require_all_positive("ACS", step_sizes=alphas)
         if not ((betas >= 0) & (betas <= 1)).all():
             raise UserError("ACS: balances must all be between 0 and 1")
         self.register_buffer("step_sizes", alphas, persistent=False)

@@ -15,7 +15,7 @@ from ebmlab.errors import UserError
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.proposals import Proposal, factorised
 from ebmlab.samplers.sampler import Sampler
-from ebmlab.settings import require_inside, require_positive
+from ebmlab.settings import require_all_positive, require_count, require_inside, require_positive
 
 
 class Options(NamedTuple):
@@ -47,11 +47,11 @@ class LangevinOptions(nn.Module):
         stochastic: bool = False,
     ) -> None:
         super().__init__()
-        if window is not None and window < 1:
-            raise UserError(f"{owner}: window is {window}, but must be at least 1, or null for all values")
+        if window is not None:
+            require_count(owner, window=window)
         scale = None if precondition is None else as_numbers(precondition, f"{owner}: precondition")
         if scale is not None:
-            require_positive(owner, precondition=scale)
+            require_all_positive(owner, precondition=scale)
         self.owner = owner
         self.register_buffer("precondition", scale, persistent=False)
         self.window = window

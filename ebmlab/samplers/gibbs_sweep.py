@@ -232,7 +232,7 @@ def _one_by_one(energy: Energy, state: SweepState, order: Sequence[int]) -> tupl
     """Steps of `Gibbs` on single coordinates."""
     domain, x = cast(Finite, energy.domain), state.x
     shifts, acceptance = ball(domain.num_values, 1, 1, x.device), x.new_ones(len(x))
-    for site in torch.tensor(order, device=x.device).view(-1, 1):
+    for site in torch.tensor([[i] for i in order], device=x.device):
         x, info = redraw(energy, x, site.expand(len(x), 1), shifts)
         acceptance = acceptance * info.acceptance
     hops = lambda: domain.hops(x, state.x)  # noqa: E731

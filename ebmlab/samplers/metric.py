@@ -16,7 +16,7 @@ from ebmlab.domains import Domain
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.samplers.numbers import Number, plus
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_all_positive
 
 Scale = Sequence[float] | Sequence[Sequence[float]] | Tensor
 
@@ -49,11 +49,11 @@ def as_scale(owner: str, scale: Scale | None) -> Tensor | None:
         return None
     given = as_numbers(scale, f"{owner}: scale")
     if given.dim() != 2 or len(given) != given.shape[1] or (given.triu(1) != 0).any():
-        require_positive(owner, scale=given)
+        require_all_positive(owner, scale=given)
         return given
     if not given.isfinite().all():
         raise UserError(f"{owner}: scale holds numbers that are not finite, but must be a Cholesky factor")
-    require_positive(owner, **{"the diagonal of scale": given.diagonal()})
+    require_all_positive(owner, **{"the diagonal of scale": given.diagonal()})
     return given
 
 

@@ -122,7 +122,7 @@ class Sampler(Recorded, nn.Module):
             horizon: how many steps are planned; step sizes that follow a schedule need it.
             known: `state.known` of an earlier state at x on a `Bridge`, so that x is not evaluated again.
         """
-        kernel, x = self.kernel_on(energy), energy.as_states(x)
+        kernel, x = self.kernel_on(energy), energy.as_states(x).contiguous()
         return State(x=x) if kernel is None else engine.start(kernel, energy, x, known)
 
     def step(self, energy: Energy, state: Any) -> tuple[Any, Info]:
@@ -136,7 +136,7 @@ class Sampler(Recorded, nn.Module):
     def chain(self, energy: Energy, x: Tensor, num_steps: int, leg: Leg | None = None) -> Iterator[tuple[State, Info]]:
         """Yields the state and the `Info` of each of `num_steps` steps from x, alone or as a leg of a longer chain."""
         self.check(energy)
-        leg, x = leg or Leg(), energy.as_states(x)
+        leg, x = leg or Leg(), energy.as_states(x).contiguous()
         kernel = None if self._by_steps else self.kernel_on(energy)
         if kernel is None:
             return self._step_by_step(energy, x, num_steps, leg)
@@ -278,10 +278,10 @@ class Sampler(Recorded, nn.Module):
         return 1 if own or x.device.type != "cpu" or not self.independent else -(-len(x) // rows)
 
     def check_chains(self, energy: Energy, x: Tensor, num_steps: int) -> Tensor:
-        """The states x in the energy's floating type; `UserError` unless chains can take that many steps from them."""
+        """The states x in the energy's type, in rows; `UserError` unless chains can take that many steps from them."""
         self.check(energy)
         require_one_law(energy)
-        x = energy.as_states(x)
+        x = energy.as_states(x).contiguous()  # noise is drawn in its order, so that a seed repeats a run
         energy.domain.validate(x)
         if len(x) == 0:
             raise UserError(f"{type(self).__name__}: there are no chains, as x has shape {tuple(x.shape)}")
@@ -291,10 +291,10 @@ class Sampler(Recorded, nn.Module):
 
 
 def _takes_starts(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of samplers `(energy, x, ...)` with x in the energy's floating type."""
+    """A method of samplers `(energy, x, ...)` with x in the energy's floating type, in rows."""
 
     @wraps(method)
     def entered(self: Sampler, energy: Energy, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return method(self, energy, energy.as_states(x), *args, **kwargs)
+        return method(self, energy, energy.as_states(x).contiguous(), *args, **kwargs)
 
     return entered

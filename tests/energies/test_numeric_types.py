@@ -13,18 +13,25 @@ from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.data.tables import Rows
-from ebmlab.domains import Binary, Domain, Finite, Real, Spin
+from ebmlab.domains import Binary, Categorical, Domain, Finite, Real, Spin
 from ebmlab.energies import (
     GRBM,
     MLP,
+    AtNoise,
     Bernoulli,
     Bipartite,
     Clamped,
+    ClassifierMLP,
     Energy,
     Frequencies,
     Gaussian,
     Ising,
+    NoisyAutoencoder,
+    NoisyMLP,
+    NoisyResNet,
     Potts,
+    ProductMLP,
+    RealMLP,
     Scaled,
     Solved,
     StandardNormal,
@@ -36,6 +43,7 @@ from ebmlab.energies import (
 )
 from ebmlab.energies.hidden_units import Kind
 from ebmlab.errors import UserError
+from ebmlab.product import Product
 from ebmlab.samplers import DMALA, GibbsSweep, Sampler
 from ebmlab.studies.targets import BinaryNetPosterior
 
@@ -84,6 +92,15 @@ MORE: dict[str, Callable[[], Energy]] = {
     "Scaled sum": lambda: Scaled(Sum([ising(), ising()]), 2.0),
 }
 ALL = {**ENERGIES, **MORE}
+REAL: dict[str, Callable[[], Energy]] = {
+    "RealMLP": lambda: RealMLP(3, hidden_dim=4),
+    "NoisyMLP": lambda: NoisyMLP(3, hidden_dim=4),
+    "AtNoise": lambda: AtNoise(NoisyMLP(3, hidden_dim=4), 0.5),
+    "NoisyResNet": lambda: NoisyResNet((1, 8, 8), channels=4),
+    "NoisyAutoencoder": lambda: NoisyAutoencoder((1, 8, 8), channels=4),
+    "ClassifierMLP": lambda: ClassifierMLP(3, hidden_dim=4, num_classes=2),
+    "ProductMLP": lambda: ProductMLP(Product(bits=Binary(2), words=Categorical(2, 3)), hidden_dim=4),
+}
 DEAR = {"ResNet", "Clamped ResNet"}  # their gradients take seconds; the noisy one is of the same lines
 BASES = ("Uniform", "Bernoulli", "Frequencies", "StandardNormal", "Gaussian", "Solved")
 
@@ -127,6 +144,22 @@ def test_all_numeric_types_say_the_same(name: str, own: torch.dtype) -> None:
         for what, expected in answers(energy, right).items():
             assert found[what].dtype == own, (what, dtype)
             assert torch.equal(found[what], expected), (what, dtype)
+
+
+@pytest.mark.parametrize("name", ALL | REAL)
+def test_no_states_have_no_energies(name: str) -> None:
+    energy = (ALL | REAL)[name]()
+    x = energy.random(2)
+    found = answers(energy, x[:0])
+    for what, right in answers(energy, x).items():
+        assert found[what].shape == (0, *right.shape[1:]), what
+
+
+def test_no_sequences_have_no_conditionals() -> None:
+    for pairs in (None, [[0, 1]]):
+        energy = Potts(5, 3, pairs=pairs)
+        for sites in (None, torch.tensor([1, 3])):
+            assert energy.log_conditionals(energy.random(0), sites).shape == (0,)
 
 
 @pytest.mark.parametrize("name", BASES)

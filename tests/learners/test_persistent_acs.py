@@ -104,7 +104,7 @@ def test_the_cycle_follows_the_steps_of_the_trainer(tmp_path: Path, monkeypatch:
         ({"cycle_length": 0}, "cycle_length is 0"),
         ({"tuning_steps": 3}, "tuning_steps 3"),
         ({"alpha_min": 6.0}, "alpha_min is 6.0"),
-        ({"balance_max": 1.5}, "balance_max 1.5"),
+        ({"balance_max": 1.5}, "balance_max is 1.5"),
         ({"rate": 0.0}, "rate is 0"),
     ],
 )

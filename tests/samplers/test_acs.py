@@ -162,7 +162,8 @@ def test_flat_and_steep_energies(scale: float, dtype: torch.dtype) -> None:
     [
         ({"alpha_max": 0.1, "alpha_min": 0.2}, "alpha_min is 0.2 and alpha_max 0.1"),
         ({"alpha_min": 0.0}, "alpha_min is 0.0"),
-        ({"balance_max": 1.5}, "balance_max 1.5"),
+        ({"balance_max": 1.5}, "balance_max is 1.5"),
+        ({"balance_min": 0.97}, "balance_min is 0.97, but must be at most balance_max, 0.95"),
         ({"cycle_length": 0}, "cycle_length is 0"),
         ({"step_sizes": [1.0, 2.0]}, r"step_sizes \(2,\) and balances \(20,\)"),
         ({"step_sizes": [1.0, 0.0], "cycle_length": 2}, "step_sizes holds other numbers, but each entry must be pos"),

@@ -44,6 +44,15 @@ def starts(energy: Energy) -> Tensor:
     return energy.random(4).round()
 
 
+def ends(sampler: Sampler, energy: Energy, x: Tensor) -> list[Tensor]:
+    """States of all methods that move chains, from one seed."""
+    torch.manual_seed(2)
+    last, _ = sampler.sample(energy, x, 3)
+    state, _ = sampler.step(energy, sampler.init(energy, x, 1))
+    *_, (final, _) = sampler.chain(energy, x, 3)
+    return [last, sampler.last_states(energy, x, 3), state.x, final.x]
+
+
 @cases("dtype", [torch.int8, torch.int64, torch.float16, torch.float64], fast=[0])
 @pytest.mark.parametrize("name", KERNELS)
 def test_chains_from_any_numeric_type_are_those_from_the_energys_own(name: str, dtype: torch.dtype) -> None:
@@ -51,15 +60,18 @@ def test_chains_from_any_numeric_type_are_those_from_the_energys_own(name: str, 
     sampler, energy = KERNELS[name]()
     x = starts(energy)
 
-    def ends(x: Tensor) -> list[Tensor]:
-        torch.manual_seed(2)
-        last, _ = sampler.sample(energy, x, 3)
-        state, _ = sampler.step(energy, sampler.init(energy, x, 1))
-        *_, (final, _) = sampler.chain(energy, x, 3)
-        return [last, sampler.last_states(energy, x, 3), state.x, final.x]
-
-    for found, right in zip(ends(x.to(dtype)), ends(x), strict=True):
+    for found, right in zip(ends(sampler, energy, x.to(dtype)), ends(sampler, energy, x), strict=True):
         assert found.dtype == energy.dtype == torch.float32 and torch.equal(found, right)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_seed_repeats_chains_from_states_in_columns(name: str) -> None:
+    torch.manual_seed(0)
+    sampler, energy = KERNELS[name]()
+    for n in (4, 350):  # kernels in C++ draw many numbers
+        x = energy.random(n)
+        for found, right in zip(ends(sampler, energy, x.mT.contiguous().mT), ends(sampler, energy, x), strict=True):
+            assert torch.equal(found, right)
 
 
 @pytest.mark.slow

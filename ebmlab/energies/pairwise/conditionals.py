@@ -67,7 +67,7 @@ class _LogConditionals(torch.autograd.Function):
         for part in torch.split(torch.arange(k), max(1, COLUMNS // q)):
             own = slice(int(part[0]), int(part[-1]) + 1)
             rows = matrix[:, own.start * q : own.stop * q].contiguous()
-            logits = embedding_bag(places, rows, mode="sum").view(len(values), -1, q) + field[own]
+            logits = embedding_bag(places, rows, mode="sum").view(len(values), *field[own].shape) + field[own]
             log_p = logits.log_softmax(-1)
             present = predicted[:, own].unsqueeze(-1)
             total += log_p.gather(-1, present).sum((1, 2))

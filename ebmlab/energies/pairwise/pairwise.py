@@ -163,7 +163,7 @@ class Pairwise(Energy):
         neighbours = self.neighbours
         for own, those in zip(self._colours or [], self._lists, strict=True):
             neighbours = those if own is sites else neighbours
-        table = x.transpose(0, 1).reshape(x.shape[1], -1).contiguous()
+        table = x.transpose(0, 1).flatten(1).contiguous()
         weights = neighbours.weights.to(x.dtype)
         sums = embedding_bag(neighbours.sites, table, neighbours.offsets, mode="sum", per_sample_weights=weights)
         sums = sums.view(len(neighbours.offsets), len(x), *x.shape[2:])

@@ -127,7 +127,7 @@ class Potts(Energy):
             return local if sites is None else local[:, sites]
         rows = self._matrix() if sites is None else self._matrix().view(d, q, -1)[sites].flatten(0, 1)
         field = self.field if sites is None else self.field[sites]
-        return affine(field.flatten(), x.flatten(1), rows.T).view(len(x), -1, q)
+        return affine(field.flatten(), x.flatten(1), rows.T).view(len(x), *field.shape)
 
     def forward(self, x: Tensor) -> Tensor:
         return self._energy(x, self.local_field(x))
@@ -139,12 +139,12 @@ class Potts(Energy):
 
     def value_differences(self, x: Tensor, index: Tensor | None = None) -> Tensor:
         """The local field at x_i minus that at s, for every value s, `(B, k, q)`: exact, since E is linear in x_i."""
-        if index is not None and index.stride(0) == 0:  # the same sites in all chains, as in a sweep
-            local, present = self.local_field(x, index[0]), x[:, index[0]]
-        else:
-            local, present = self.local_field(x), x
+        sites = None
+        if index is not None and len(index) > 0 and index.stride(0) == 0:  # the same in all chains, as in a sweep
+            sites = index[0]
+        local, present = self.local_field(x, sites), x if sites is None else x[:, sites]
         differences = (local * present).sum(-1, keepdim=True) - local
-        if index is None or index.stride(0) == 0:
+        if index is None or sites is not None:
             return differences
         return differences.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
 

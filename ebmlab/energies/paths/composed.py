@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ebmlab.domains import Domain, Finite
 from ebmlab.energies.energy import Around, Energy
 from ebmlab.errors import WHY, UserError, explained
-from ebmlab.settings import require_positive
+from ebmlab.settings import require_all_positive
 
 
 class _Composed(Energy):
@@ -111,7 +111,7 @@ class Mixture(_Composed):
         log_z: Sequence[float] | None = None,
     ) -> None:
         super().__init__(energies, [1 / max(1, len(energies))] * len(energies) if weights is None else weights)
-        require_positive("Mixture", weights=self.weights)
+        require_all_positive("Mixture", weights=self.weights)
         constants = _numbers("Mixture", "log_z", [0.0] * len(energies) if log_z is None else log_z, len(energies))
         self._logs = [math.log(w) - z for w, z in zip(self.weights, constants, strict=True)]
 

@@ -147,7 +147,7 @@ class BinaryNetPosterior(Energy):
     def _unpack(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Views of x: W with b as its last row `(B, F + 1, H)`, v `(B, H)`, c `(B, 1)`."""
         w, v, c = x.tensor_split((-self.hidden_dim - 1, -1), dim=1)
-        return w.view(len(x), -1, self.hidden_dim), v, c
+        return w.view(len(x), w.shape[1] // self.hidden_dim, self.hidden_dim), v, c
 
     def _passes(self, x: Tensor, inputs: Tensor) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
         """Passes of n rows: their slice, their inputs `(n, F + 1)`, gates `(B, n, H)` and outputs `(B, n)`.
@@ -156,7 +156,7 @@ class BinaryNetPosterior(Energy):
         """
         w, v, c = self._unpack(x)
         rest = c - v.sum(1, keepdim=True)
-        n = max(1, CHUNK // (len(x) * self.hidden_dim))
+        n = max(1, CHUNK // max(1, len(x) * self.hidden_dim))
         for start in range(0, len(inputs), n):
             rows = slice(start, start + n)
             chunk = inputs[rows].to(x)
