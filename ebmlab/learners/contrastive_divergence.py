@@ -164,6 +164,11 @@ class ContrastiveDivergence(Learner):
         self._replayed = Replayed()  # a recording keeps its memory
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        difference, penalty = self.contrast(batch)
+        return difference + penalty if isinstance(penalty, Tensor) else difference
+
+    def contrast(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+        """Moves the chains. Gives the difference of the energies of data and chains, a scalar, and the penalties."""
         x, weights = self.states(batch), self.weights(batch)
         if self.data_noise:
             x = x + self.data_noise * normal(x)
@@ -175,11 +180,11 @@ class ContrastiveDivergence(Learner):
                 data_energy = self._add_data(contrast, x, weights)
                 info, y = self._subtract_negatives(contrast, self._starts(x, weights))
                 difference = contrast.value()
-            penalty = self.penalty() + self._regularizer(x, y)
+            penalty = self.penalty() + self._regularizer(x, y, weights)
         self.energies = data_energy, data_energy - difference.detach()
         if info is not None:
             self._log_chains(info, x, y, weights)
-        return difference + penalty if isinstance(penalty, Tensor) else difference
+        return difference, penalty
 
     def _starts(self, x: Tensor, weights: Tensor | None) -> Tensor:
         return self.start.draw(self.energy, len(x), by_their_weights(x, weights))
@@ -279,15 +284,15 @@ class ContrastiveDivergence(Learner):
         self.log_dict(values, prog_bar=True, sync_dist=True)
         self.log("sampler/hops", info.hops.mean(), sync_dist=True)
 
-    def _regularizer(self, x: Tensor, y: Tensor) -> Tensor | float:
+    def _regularizer(self, x: Tensor, y: Tensor, weights: Tensor | None) -> Tensor | float:
         """The penalties of Grathwohl et al. (2021) on energies and their gradients; x are data, y negatives."""
         penalty: Tensor | float = 0.0
         if self.energy_l2:
-            penalty = self.energy_l2 * (self.energy(x).square().mean() + self.energy(y).square().mean())
+            penalty = self.energy_l2 * (weighted_mean(self.energy(x).square(), weights) + self.energy(y).square().mean())
         if self.gradient_penalty:
             x = x.detach().clone().requires_grad_()
             total = self.energy(x).sum()
             with no_autocast(x.device):
                 (grad,) = torch.autograd.grad(total, x, create_graph=True)
-            penalty = penalty + self.gradient_penalty * grad.flatten(1).square().sum(1).mean() / 2
+            penalty = penalty + self.gradient_penalty * weighted_mean(grad.flatten(1).square().sum(1), weights) / 2
         return penalty

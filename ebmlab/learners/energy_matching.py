@@ -161,7 +161,8 @@ class EnergyMatching(ContrastiveDivergence):
             self.log("train/flow_loss", loss.detach(), prog_bar=True, sync_dist=True)
         if self.global_step < self.warm_up or self.contrast_weight == 0:
             return loss + self.penalty()
-        return loss + self.contrast_weight * super().training_step(batch, batch_idx)
+        difference, penalty = self.contrast(batch)
+        return loss + self.contrast_weight * difference + penalty
 
     def walk(self, x: Tensor, num_steps: int) -> Iterator[State]:
         """The states of chains that start where the flow carries x, which are standard normal numbers."""

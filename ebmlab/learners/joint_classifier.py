@@ -133,7 +133,8 @@ class JointClassifier(ContrastiveDivergence):
             self.log("train/class_loss", loss.detach(), prog_bar=True, sync_dist=True)
         if self.generative_weight == 0:
             return loss + self.penalty()
-        return loss + self.generative_weight * super().training_step(batch, batch_idx)
+        difference, penalty = self.contrast(batch)
+        return loss + self.generative_weight * difference + penalty
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         super().validation_step(batch, batch_idx)
