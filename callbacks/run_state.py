@@ -19,16 +19,15 @@ from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.packed_bits import packed, unpacked
 from ebmlab.learners import Learner
 from ebmlab.lightning.after_checkpoint import Unfinished
-from ebmlab.lightning.checkpoints import check_monitors, save_after_validation, save_at_the_end
+from ebmlab.lightning.checkpoints import check_monitors, save_after_validation, save_at_the_end, stop_again
 from ebmlab.lightning.loader_position import LoaderPosition
 from ebmlab.lightning.scores import Scores
 from ebmlab.lightning.trainer import is_accumulating, resume_by_epochs, save_no_step_again
 from ebmlab.numerics.streams import generator_states
 from ebmlab.samplers import Tempered
 
-KEY = "run_state"
 BUFFER, HIDDEN = "replay_buffer", "replay_buffer_hidden"
-OWED, PLACE, SAMPLES = "owed_steps", "loader_position", "samples"
+KEY, OWED, PLACE, SAMPLES = "run_state", "owed_steps", "loader_position", "samples"
 Streams = dict[str, Tensor]
 
 
@@ -103,6 +102,7 @@ class RunState(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restores the states, after everything else that seeds or draws at the start of a run."""
         save_no_step_again(trainer)
+        stop_again(trainer)
         if self._samples is not None:
             _warn_of_other_data(self._samples, _samples(trainer))
         loaded, self._loaded = self._loaded, None

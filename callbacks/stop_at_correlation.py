@@ -91,6 +91,11 @@ class StopAtCorrelation(PeriodicEvaluation):
         if self.pearson >= self.target:
             self.arrived(trainer, pl_module)
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        if self._metrics.get("correlation/pearson", 0.0) >= self.target:  # in the checkpoint of a run that goes on
+            self.arrived(trainer, pl_module)
+
     def arrived(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Called at an evaluation that finds the target reached."""
         trainer.should_stop = True

@@ -288,7 +288,8 @@ class ContrastiveDivergence(Learner):
         """The penalties of Grathwohl et al. (2021) on energies and their gradients; x are data, y negatives."""
         penalty: Tensor | float = 0.0
         if self.energy_l2:
-            penalty = self.energy_l2 * (weighted_mean(self.energy(x).square(), weights) + self.energy(y).square().mean())
+            squares = weighted_mean(self.energy(x).square(), weights)
+            penalty = self.energy_l2 * (squares + self.energy(y).square().mean())
         if self.gradient_penalty:
             x = x.detach().clone().requires_grad_()
             total = self.energy(x).sum()

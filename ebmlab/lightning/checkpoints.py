@@ -77,6 +77,13 @@ def _ends(trainer: pl.Trainer) -> bool:
     return by_steps or by_epochs or bool(trainer.should_stop and trainer.fit_loop._can_stop_early)
 
 
+def stop_again(trainer: pl.Trainer) -> None:
+    """Ends a resumed run that `EarlyStopping` had ended: Lightning's checkpoints say when, and it trains on."""
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, EarlyStopping) and callback.stopped_epoch > 0:
+            trainer.should_stop |= trainer.current_epoch - callback.stopped_epoch in (0, 1)
+
+
 def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, owner: str) -> None:
     """Makes all that monitors scores of these names skip the epochs without an evaluation.
 

@@ -288,3 +288,22 @@ def test_the_config_of_a_continued_run_says_what_is_used(run: Callable[..., None
         run(*fit, "--trainer.max_epochs=2", "--model.optimizer.lr=0.5")
     config = yaml.safe_load(Path("runs/grbm_digits/a/config.yaml").read_text())
     assert config["model"]["init_args"]["optimizer"]["init_args"]["lr"] == 0.003
+
+
+@pytest.mark.parametrize("interval", ["--trainer.check_val_every_n_epoch=1", "--trainer.val_check_interval=0.5"])
+def test_a_run_that_stopped_early_stays_as_it_is(interval: str, run: Callable[..., None]) -> None:
+    fit = [
+        "fit",
+        "--resume=auto",
+        "--name=a",
+        "--model.init_args.lr_scheduler=null",
+        "--trainer.max_epochs=9",
+        interval,
+    ]
+    fit += ["--callbacks.EarlyStopping.monitor=val/energy", "--callbacks.EarlyStopping.patience=2"]
+    fit += ["--callbacks.EarlyStopping.min_delta=1000", "--trainer.limit_val_batches=1"]
+    steps = []
+    for _ in range(3):
+        run(*fit)
+        steps.append(torch.load(f"runs/grbm_digits/a/checkpoints/{LAST}", weights_only=True)["global_step"])
+    assert len(set(steps)) == 1 and 0 < steps[0] < 9 * 11
