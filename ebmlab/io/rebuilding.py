@@ -8,7 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -38,6 +38,10 @@ class Recorded:
         made = super().__new__(cls)
         made.__dict__["_made_with"] = cls, args, kwargs  # parametrizations change an object's class later
         return made
+
+    def tuned_arguments(self) -> dict[str, Any]:
+        """Arguments that have changed since, and that no buffer of their name holds."""
+        return {}
 
 
 class Indescribable(Exception):
@@ -88,7 +92,10 @@ def plain(value: Any) -> Any:
 
 
 def arguments(made: Recorded) -> dict[str, Any]:
-    """The arguments that an object was made with, by name.
+    """The arguments that would make an object as it is, by name.
+
+    They are those that it was made with, but for numbers that a tuner has changed since: buffers of an argument's name
+    that no `state_dict` holds.
 
     Raises:
         Indescribable: some have no name.
@@ -101,7 +108,30 @@ def arguments(made: Recorded) -> dict[str, Any]:
         if position is inspect.Parameter.VAR_POSITIONAL:
             raise Indescribable(kind.__name__)
         given |= argument if position is inspect.Parameter.VAR_KEYWORD else {name: argument}
-    return given
+    for name, parameter in signature.parameters.items():
+        if (now := _tuned(made, name)) is not None and not _is_same(now, given.get(name, parameter.default)):
+            given[name] = now.item() if now.dim() == 0 else now
+    return given | made.tuned_arguments()
+
+
+def _tuned(made: Recorded, name: str) -> Tensor | None:
+    """The buffer of this name, of the object or of a part that holds some of its settings."""
+    parts = made.children() if isinstance(made, nn.Module) else ()
+    owners: list[Any] = [made, *(part for part in parts if not isinstance(part, Recorded))]
+    for owner in owners:
+        if name in getattr(owner, "_non_persistent_buffers_set", ()):
+            return cast(Tensor | None, owner._buffers[name])
+    return None
+
+
+def _is_same(now: Tensor, given: Any) -> bool:
+    """Whether a buffer holds what was given, in its precision."""
+    if given is None or given is inspect.Parameter.empty:
+        return False
+    try:
+        return torch.equal(torch.as_tensor(given).to(now), now)
+    except (TypeError, ValueError, RuntimeError):
+        return False
 
 
 def rebuild(recipe: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -148,7 +148,7 @@ class AnyScale(Sampler):
         variant: `first`, `diagonal`, `shift`, `max`, `trace` or `edges`.
         step_size: sigma; tunable.
         balance: alpha, in [0, 1]; tunable.
-        curvature: W, symmetric `(d, d)`, or its diagonal `(d,)` for `diagonal`.
+        curvature: W, symmetric `(d, d)`, or its entries for `edges`, or its diagonal `(d,)` for `diagonal`.
         diagonal: D, `(d,)`, such that W + D has no negative eigenvalue; for `shift`, `max` and `trace` only.
 
     Example:
@@ -174,7 +174,7 @@ class AnyScale(Sampler):
         step_size: float = 0.1,
         *,
         balance: float = 0.5,
-        curvature: Sequence[float] | Sequence[Sequence[float]] | Tensor | None = None,
+        curvature: Sequence[float] | Sequence[Sequence[float]] | Tensor | Edges | None = None,
         diagonal: Sequence[float] | Tensor | None = None,
     ) -> None:
         super().__init__()
@@ -185,7 +185,8 @@ class AnyScale(Sampler):
         self.register_buffer("balance", torch.tensor(float(balance)), persistent=False)
         for name in ("curvature", "diagonal", "root"):
             self.register_buffer(name, None, persistent=False)
-        self.set_curvature(_floats("curvature", curvature), _floats("diagonal", diagonal))
+        given = curvature if isinstance(curvature, Edges) else _floats("curvature", curvature)
+        self.set_curvature(given, _floats("diagonal", diagonal))
 
     def set_curvature(self, curvature: Tensor | Edges | None, diagonal: Tensor | None = None) -> None:
         """Sets W and D, which are as in the arguments of the class; None removes both.
@@ -222,8 +223,11 @@ class AnyScale(Sampler):
     def _set_edges(self, curvature: Edges) -> None:
         if self.variant != "edges":
             raise UserError(f"AnyScale: variant {self.variant} takes no edges; give the matrix, or take variant edges")
-        self.root = EdgeRoot(curvature)
+        self.root, self.edges = EdgeRoot(curvature), curvature
         self.diagonal = self.root.diagonal
+
+    def tuned_arguments(self) -> dict[str, Any]:
+        return {"curvature": self.edges, "diagonal": None} if isinstance(self.root, EdgeRoot) else {}
 
     def check(self, energy: Energy) -> None:
         super().check(energy)

@@ -81,8 +81,9 @@ def test_it_measures_weighted_data_and_chains(share: float, data: Alignment) -> 
     assert float(scores["correlation/slope"]) == pytest.approx(np.polyfit(x, y, 1)[0], abs=1e-5)
 
 
-def test_training_ends_at_the_target_and_no_earlier(data: Alignment) -> None:
-    """A buffer of data correlates fully at once; one of noise never does."""
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+def test_training_ends_at_the_target_and_no_earlier(data: Alignment, tmp_path: Path) -> None:
+    """A buffer of data correlates fully at once; one of noise never does. A run that has ended stays so."""
     done, going = learner(), learner()
     of_data = data.states("train")
     index = torch.multinomial(data.weights("train"), 200, replacement=True, generator=torch.Generator().manual_seed(0))
@@ -91,6 +92,12 @@ def test_training_ends_at_the_target_and_no_earlier(data: Alignment) -> None:
     done.sampler = Still()
     trainer = fit(done, data, StopAtCorrelation(0.9), epochs=4)
     assert trainer.current_epoch == 1 and float(trainer.callback_metrics["correlation/pearson"]) >= 0.9
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    for target, epochs in ((0.9, 1), (1.0, 2)):  # which no buffer of finitely many chains has
+        callbacks: list[pl.Callback] = [StopAtCorrelation(target)]
+        again = pl.Trainer(max_epochs=2, callbacks=callbacks, accelerator="cpu", limit_val_batches=0, **QUIET)
+        again.fit(learner(), data, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+        assert again.current_epoch == epochs
     trainer = fit(going, data, StopAtCorrelation(0.9), epochs=4)
     assert trainer.current_epoch == 4 and float(trainer.callback_metrics["correlation/pearson"]) < 0.5
 
