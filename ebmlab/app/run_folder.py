@@ -160,8 +160,7 @@ def held() -> Path | None:
 
 def how_to_go_on(args: Sequence[str], kept: str) -> str:
     """What to do after a signal has ended a command, of which this is kept besides the run."""
-    folder = held()
-    if folder is None:
+    if (folder := held()) is None:
         return f"{kept or 'nothing was kept'}; give the same command again"
     name = shlex.quote(folder.name)
     if args[0] == "solve":
@@ -175,7 +174,9 @@ def how_to_go_on(args: Sequence[str], kept: str) -> str:
 
 def continuation(folder: Path) -> str:
     """The command that continues a run, whether or not it has a checkpoint."""
-    named = f"--name {shlex.quote(folder.name)} --resume auto"
+    elsewhere = folder.absolute().parent.parent != RUNS.absolute()
+    which = ["--trainer.default_root_dir", str(folder)] if elsewhere else ["--name", folder.name]
+    named = f"{shlex.join(which)} --resume auto"
     return f"fit --config {shlex.quote(str(folder / CONFIG))} {named}" if checkpoints_of(folder) else f"fit ... {named}"
 
 

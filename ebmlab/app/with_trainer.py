@@ -179,6 +179,7 @@ class CLI(LightningCLI):
         config = self.config[str(self.subcommand)].clone()
         if self.subcommand == "fit":
             del config["name"], config["ckpt_path"], config["resume"]  # they apply to this start of the run only
+            config.trainer.default_root_dir = None  # the run may be moved
         dump = partial(self._parser(self.subcommand).dump, skip_none=False)
         Beginning(trainer, config, dump if saves else None)
 

@@ -279,6 +279,9 @@ def test_a_folder_of_ones_own_is_continued_and_not_overwritten(
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == kept
     run(*fit, "--ckpt_path=last", "--trainer.max_epochs=3")
     assert steps() == 3 * first and not Path("runs").exists()
+    Path("disk/r").rename("disk/moved")
+    run("predict", "--ckpt_path=disk/moved", "--num_samples=4", bare=True)
+    assert Path("disk/moved/samples").is_dir() and not Path("disk/r").exists()
 
 
 def test_the_config_of_a_continued_run_says_what_is_used(run: Callable[..., None]) -> None:
