@@ -58,7 +58,7 @@ def test_its_gradient_is_that_of_the_joint_likelihood() -> None:
     batch: Any = (energy.domain.random(300).double(), y)
     exact = {"sampler": Gibbs(block_size=4), "start": FromNoise(), "num_steps": 1}
     assert assert_gradient(JointClassifier(energy, **exact), batch, expected=joint_likelihood_loss).z < 4.5
-    for old, new in [("cross_entropy(", "-cross_entropy("), ("* super().training_step(batch, batch_idx)", "* 0")]:
+    for old, new in [("cross_entropy(", "-cross_entropy("), ("* difference", "* 0")]:
         with pytest.raises(AssertionError, match="gradient"):
             assert_gradient(mutant(JointClassifier, old, new)(energy, **exact), batch, expected=joint_likelihood_loss)
 
