@@ -265,3 +265,10 @@ def test_hub(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UserError, match=r"pip install 'ebmlab\[hub\]'"):
         pull("hf://me/mine")
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cannot be written \(.*\): set EBMLAB_CACHE to a folder that can be written"):
+        ebmlab.load("zoo/rbm-digits")

@@ -103,11 +103,8 @@ def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, 
         name = getattr(callback, "monitor", None)
         if name not in names:
             continue
-        if isinstance(callback, EarlyStopping) and every > 1:
-            raise UserError(
-                f"EarlyStopping monitors {name}, which {owner} evaluates once in {every} epochs, while its patience "
-                f"counts epochs: set every_n_epochs of {owner} to 1"
-            )
+        if isinstance(callback, EarlyStopping):
+            _check_patience(name, every, owner)
         if isinstance(callback, ModelCheckpoint):
             skip_where(callback, stale)
     for config in trainer.lr_scheduler_configs:
@@ -115,8 +112,16 @@ def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, 
             config.frequency = every * -(-config.frequency // every)
 
 
+def _check_patience(name: Any, every: int, owner: str) -> None:
+    if every > 1:
+        raise UserError(
+            f"EarlyStopping monitors {name}, which {owner} evaluates once in {every} epochs, while its patience "
+            f"counts epochs: set every_n_epochs of {owner} to 1"
+        )
+
+
 def check_monitors(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-    """Raises `UserError` if something monitors a name that nothing in the run logs, before the first step.
+    """Raises `UserError` if something monitors a name that nothing in the run logs, or too rarely, before training.
 
     Learners and callbacks of ebmlab say in `logs` what they log; those of others may log anything.
     """
@@ -125,6 +130,11 @@ def check_monitors(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
     logs = vars(type(pl_module)).get("logs")
     if own or logs is None:
         return
+    for stopping in (callback for callback in callbacks if isinstance(callback, EarlyStopping)):
+        owners = [c for c in callbacks if any(fnmatch(stopping.monitor, pattern) for pattern in getattr(c, "logs", ()))]
+        every = [getattr(owner, "every_n_epochs", 1) for owner in owners]
+        if owners:  # of several, one is enough
+            _check_patience(stopping.monitor, min(every), type(owners[every.index(min(every))]).__name__)
     known = {*logs, *(name for callback in callbacks for name in getattr(callback, "logs", ()))}
     watchers = [(callback, getattr(callback, "monitor", None)) for callback in callbacks]
     for watcher, name in [*watchers, *((config.scheduler, config.monitor) for config in trainer.lr_scheduler_configs)]:

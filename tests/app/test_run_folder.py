@@ -310,3 +310,11 @@ def test_a_run_that_stopped_early_stays_as_it_is(interval: str, run: Callable[..
         run(*fit)
         steps.append(torch.load(f"runs/grbm_digits/a/checkpoints/{LAST}", weights_only=True)["global_step"])
     assert len(set(steps)) == 1 and 0 < steps[0] < 9 * 11
+
+
+def test_patience_that_counts_epochs_without_a_score_is_refused_at_once(fails: Callable[..., str]) -> None:
+    options = ["--callbacks.EarlyStopping.monitor=ais/log_likelihood", "--callbacks.EarlyStopping.mode=max"]
+    options += ["--callbacks.AIS.every_n_epochs=2", "--callbacks.AIS.sampler=BlockGibbs", "--wandb=disabled"]
+    line = fails("fit", *options, "--name=a")
+    assert line.startswith("error: EarlyStopping monitors ais/log_likelihood, which AIS evaluates once in 2 epochs")
+    assert not Path("runs").exists()

@@ -102,7 +102,8 @@ def checkpoint(path: str | Path) -> Path | None:
             raise UserError(f"{source} is missing: pull the model again, or install ebmlab again")
         content = model.check(file, source.read_bytes(), source)
         if home == ours and not (target.is_file() and target.read_bytes() == content):
-            with whole(target) as temporary:
+            mend = "set EBMLAB_CACHE to a folder that can be written"
+            with explained(f"{target} cannot be written ({WHY}): {mend}", OSError), whole(target) as temporary:
                 shutil.copyfile(source, temporary)
     return copy / CHECKPOINT
 
