@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,13 @@ class WholeCheckpoints(TorchCheckpointIO):
 def _where_it_is(checkpoint: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The checkpoint of a run whose folder may have been moved, with its files in `folder`.
 
-    Lightning forgets the best score of a run that it finds elsewhere, and keeps a worse checkpoint beside the best.
+    Lightning forgets the best score of a run that it finds elsewhere, and keeps a worse checkpoint beside the best. A
+    folder that is still there, as one that the config names for a `ModelCheckpoint`, stays as it is.
     """
     states = checkpoint.get("callbacks")
     for state in states.values() if isinstance(states, dict) else ():
-        if not isinstance(state, dict) or not isinstance(state.get("dirpath"), str):
+        before = state.get("dirpath") if isinstance(state, dict) else None
+        if not isinstance(before, str) or os.path.isdir(before):
             continue
         state["dirpath"] = str(folder)
         for name in ("best_model_path", "last_model_path", "kth_best_model_path"):
@@ -67,9 +70,9 @@ def _where_it_is(checkpoint: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _here(path: object, folder: Path) -> str:
-    """A file of the same name in a folder; "" if there is none."""
+    """The checkpoint of the same name in a folder; "" if there is none."""
     found = folder / Path(str(path or "")).name
-    return str(found) if found.is_file() else ""
+    return str(found) if found.suffix == ".ckpt" and found.is_file() else ""
 
 
 def find_checkpoint(ckpt_path: str, place: Place) -> tuple[Path, dict[str, Any]]:

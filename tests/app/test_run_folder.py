@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from ebmlab.app.checkpoints import find_checkpoint
+from ebmlab.app.checkpoints import WholeCheckpoints, find_checkpoint
 from ebmlab.app.run_folder import (
     CONFIG,
     LAST,
@@ -318,3 +318,24 @@ def test_patience_that_counts_epochs_without_a_score_is_refused_at_once(fails: C
     line = fails("fit", *options, "--name=a")
     assert line.startswith("error: EarlyStopping monitors ais/log_likelihood, which AIS evaluates once in 2 epochs")
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_states_of_checkpoints_follow_a_run_that_was_moved(moved: bool, tmp_path: Path) -> None:
+    """Those in a folder that the config has named do not, nor does a name of anything but a checkpoint."""
+    there, own = tmp_path / "a" / "checkpoints", tmp_path / "own"
+    for folder in (there, own):
+        folder.mkdir(parents=True)
+        for name in ("best.ckpt", "notes.txt"):
+            (folder / name).write_text("")
+    best = [{str(folder / name): 1.0 for name in ("best.ckpt", "notes.txt")} for folder in (there, own)]
+    states = {str(k): {"dirpath": str(d), "best_k_models": best[k]} for k, d in enumerate((there, own))}
+    save({"callbacks": states, "state_dict": {}, "pytorch-lightning_version": "2.6.0"}, there / LAST)
+    now = there
+    if moved:
+        (tmp_path / "a").rename(tmp_path / "b")
+        now = tmp_path / "b" / "checkpoints"
+    found = WholeCheckpoints().load_checkpoint(now / LAST)["callbacks"]
+    assert found["1"] == {"dirpath": str(own), "best_k_models": best[1]}
+    assert found["0"]["dirpath"] == str(now)
+    assert found["0"]["best_k_models"] == ({str(now / "best.ckpt"): 1.0} if moved else best[0])
