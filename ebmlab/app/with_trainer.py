@@ -121,7 +121,8 @@ class CLI(LightningCLI):
             )
         if folder is not None:
             self.folder = folder
-            if fits and not (ckpt_path and in_a_run(path) and run_of(path).absolute() == folder.absolute()):
+            goes_on = ckpt_path and in_a_run(path) and run_of(path).absolute() == folder.absolute()
+            if fits and not goes_on and not launched_rank():  # the first process may have saved before others look
                 require_no_run(folder)
         elif ckpt_path and not fits:
             self.folder = run_of(path)
