@@ -129,3 +129,7 @@ def test_a_large_model_is_judged_by_the_first_file(folder: None, capsys: pytest.
     main(["score", "good.npy", "more.npy", "bad.npy", "--ckpt_path", "free", "--law"])
     verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  law")]
     assert "too many" in verdicts[0] and "no sign" in verdicts[1] and "NOT" in verdicts[2]
+    np.save("held.npy", np.repeat(2 * law[0, :150].reshape(15, 10, 60) - 1, 50, axis=0))  # 10 chains, 50 steps a state
+    main(["score", "held.npy", "more.npy", "bad.npy", "--ckpt_path", "free", "--law"])
+    verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  law")]
+    assert "too many" in verdicts[0] and "no sign" in verdicts[1] and "NOT" in verdicts[2]
