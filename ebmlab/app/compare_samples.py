@@ -48,7 +48,7 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
         chains = x if x.dim() == 3 and len(x) >= MIN_STEPS else None
         x = x.flatten(0, 1) if chains is not None else x
         states = x.flatten(1).double()
-        if not bool((states == states.round()).all()):
+        if not bool(((states == states.round()) & states.isfinite()).all()):
             raise UserError(f"compare: {path} holds numbers that are not whole: discrete samples are compared")
         for mine in _values(path, states):
             if (other := INSTEAD[mine]) in held:

@@ -131,9 +131,11 @@ def test_spins_beside_bits_are_refused(files: list[np.ndarray]) -> None:
 def test_errors_are_one_line(files: list[np.ndarray]) -> None:
     np.save("wide.npy", np.zeros((5, 3)))
     np.save("real.npy", np.full((5, 10), 0.5))
+    np.save("infinite.npy", np.full((5, 10), np.inf))
     for names, message in (
         (("a.npy", "wide.npy"), "samples of 3 numbers"),
         (("a.npy", "real.npy"), "not whole"),
+        (("a.npy", "infinite.npy"), "infinite.npy holds numbers that are not whole"),
         (("a.npy", "b.npy", "--out", "t.md"), "only printed"),
     ):
         with pytest.raises(UserError, match=message):
