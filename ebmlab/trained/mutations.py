@@ -67,7 +67,7 @@ class MutationScan:
         A nonsense mutant such as A42* has a letter that a model of proteins lacks.
 
         Raises:
-            UserError: it is no name of a mutant, or names another residue than the sequence has.
+            UserError: it is no name of a mutant, names a residue twice, or another one than the sequence has.
 
         Example:
             >>> from ebmlab.data.preprocessing import Preprocessing
@@ -79,7 +79,7 @@ class MutationScan:
             >>> scan.score("G1A:A2C"), scan.score("G7A")
             (0.0, None)
         """
-        changed = self.values.clone()
+        changed, seen = self.values.clone(), set()
         for part in _BETWEEN.split(name.strip()):
             if (found := _MUTATION.fullmatch(part.strip())) is None:
                 raise UserError(f"{name[:40]} is no mutant such as A42G or A42G:K50L")
@@ -94,6 +94,9 @@ class MutationScan:
                     "residue has",
                     option="first",
                 )
+            if number in seen:
+                raise UserError(f"{name[:40]} changes the residue {number} twice: name each once")
+            seen.add(number)
             changed[sites[0]] = self.alphabet.letters.index(after)
         if int((changed != self.values).sum()) == 1:
             site = int((changed != self.values).nonzero())

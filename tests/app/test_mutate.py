@@ -80,6 +80,8 @@ def test_scores_are_differences_of_energies_and_names_count_residues(model: Trai
         scan.score(f"{'A' if WILD[0] != 'A' else 'C'}44G")
     with pytest.raises(UserError, match=r"p.Ala44 is no mutant such as A42G"):
         scan.score("p.Ala44")
+    with pytest.raises(UserError, match=f"{WILD[0]}44A:{WILD[0]}44C changes the residue 44 twice"):
+        scan.score(f"{WILD[0]}44A:{WILD[0]}44C")
 
 
 def test_a_gap_has_no_mutants(model: TrainedModel) -> None:
