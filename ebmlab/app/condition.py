@@ -33,6 +33,8 @@ def read_condition(condition: str, form: Preprocessing) -> tuple[Tensor, Tensor]
                 float(letters.index(value) if len(value) == 1 and value in letters else value),
             )
         except ValueError:
+            if value and columns and name not in columns and not name.lstrip("-").isdigit():
+                raise UserError(f"--condition: there is no column {name}; there are {few(columns, 10)}") from None
             example = f"{columns[0] if columns else 3}={letters[-1:] or 1}"
             raise UserError(
                 f"--condition: {part} is not NUMBER=VALUE, such as {example}; a file of samples goes to `complete`"
