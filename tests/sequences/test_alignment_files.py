@@ -122,6 +122,19 @@ def test_alphabets(tmp_path: Path) -> None:
             read_family(path, alphabet=wrong)
 
 
+@pytest.mark.parametrize("letters", ["-acgu", "-AcGu", "ACGU-"])
+def test_an_alphabet_may_be_in_either_case(letters: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.fasta"
+    path.write_text(">one\nacgu\n>two\nAC-T\n>three\naC-t\n")
+    family = read_family(path, alphabet=letters, max_column_gaps=1, max_sequence_gaps=1)
+    ends = "".join(letters[letters.upper().index(base)] for base in "ACGU")
+    two = ends[:2] + "-" + ends[3]
+    assert family.alphabet.decode(family.values) == [ends, two, two] and family.dropped.unknown == 0
+    assert [family.alphabet.value(letter) for letter in "tUx"] == [letters.upper().index("U")] * 2 + [None]
+    with pytest.raises(UserError, match=r"the alphabet is '-ACGTa', but must be .* none twice in either case"):
+        read_family(path, alphabet="-ACGTa")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
