@@ -127,7 +127,7 @@ def read_family(
     if gap != "-" and "-" not in letters.letters and letters.gap_value is not None:
         values[letters_of(texts) == ord("-")] = letters.gap_value
     gaps = _is(values, letters.gap_value)
-    dropped_inserts = sum(sum(letter.islower() for letter in text) for text in rows.texts) if rows.inserts else 0
+    dropped_inserts = sum(map(rows.inserted, rows.texts))
     columns = np.flatnonzero(gaps.mean(0) <= max_column_gaps)
     if not len(columns):
         raise UserError(f"{file}: each column has more than {max_column_gaps:.0%} gaps: set max_column_gaps higher")
