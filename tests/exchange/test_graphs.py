@@ -75,6 +75,18 @@ def test_what_is_written_is_read(suffix: str, tmp_path: Path) -> None:
     assert again.names == (1, 2, 3, 4)
 
 
+def test_lines_that_begin_with_a_percent_sign_are_comments(tmp_path: Path) -> None:
+    path = tmp_path / "a.edges"
+    path.write_text("% sym\n%3 4\n1 2 0.5\n 2 3 2 # % no comment by itself\n")
+    found = read(path)
+    assert found.names == (1, 2, 3) and found.facts["edges"] == 2
+    assert found.value(torch.tensor([[-1, 1, 1], [-1, 1, -1]])).tolist() == [0.5, 2.5]
+    path.write_text("a %b\n")
+    assert read(path).names == ("a", "%b")
+    with pytest.raises(UserError, match="no names with spaces, '#' or a '%' in front"):
+        write(read(path), tmp_path / "b.edges")
+
+
 BAD = [
     ("a.col", "p edge 3 2\ne 1 2\n", "its line p says 2 edges, and 1 follow"),
     ("a.col", "p edge 3 1\ne 0 1\n", "edge 1 is 'e 0 1': nodes must be from 1 to 3"),
