@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
@@ -54,7 +55,7 @@ class Foreign:
     @torch.no_grad()
     def value(self, x: Tensor) -> Tensor:
         """What the package itself says of states `(B, d)` of the energy: its energy, or the cut of a graph, `(B,)`."""
-        return self.scale * self.energy(x.to(self.energy.dtype)).double() + self.offset
+        return self.scale * exact(self.energy, x) + self.offset
 
     def states(self, raw: Tensor | np.ndarray[Any, Any]) -> Tensor:
         """The package's states `(B, d)`, of any numeric type, as states of the energy.
@@ -91,6 +92,16 @@ class Foreign:
             "lost": list(self.lost),
             "source": self.source,
         }
+
+
+@torch.no_grad()
+def exact(energy: Energy, x: Tensor) -> Tensor:
+    """E of states `(B, d)` in float64, `(B,)`.
+
+    Float32 holds each number of a problem, but not their sum: beyond 16,777,216 it has no odd numbers.
+    """
+    wide = energy if energy.dtype == torch.float64 else copy.deepcopy(energy).double()
+    return wide(x.to(wide.dtype))
 
 
 def spins(
