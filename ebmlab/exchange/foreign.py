@@ -86,7 +86,7 @@ class Foreign:
             "kind": self.kind,
             "offset": self.offset,
             "scale": self.scale,
-            "names": [name if isinstance(name, int | str) else str(name) for name in self.names],
+            "names": [_plain(name) for name in self.names],
             "form": self.form,
             "facts": dict(self.facts),
             "lost": list(self.lost),
@@ -224,5 +224,19 @@ def require_different(names: Sequence[Label]) -> None:
 
 
 def labels_of(name: Any) -> Label:
-    """One label: a tuple in place of a list."""
-    return tuple(labels_of(part) for part in name) if isinstance(name, list | tuple) else name
+    """One label: a tuple in place of a list, and Python's own number in place of NumPy's."""
+    if isinstance(name, list | tuple):
+        return tuple(labels_of(part) for part in name)
+    return name.item() if isinstance(name, np.generic) else name
+
+
+def in_order(names: Sequence[Label]) -> list[Label]:
+    """Labels in their own order if all are whole numbers, else as they come."""
+    return sorted(names) if all(isinstance(name, int) for name in names) else list(names)  # type: ignore[type-var]
+
+
+def _plain(label: Label) -> Any:
+    """A label as plain data, of which `labels_of` makes the label again, if it is made of numbers and texts."""
+    if isinstance(label, tuple):
+        return [_plain(part) for part in label]
+    return label if isinstance(label, int | float | str) else str(label)

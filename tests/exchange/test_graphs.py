@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -62,6 +63,8 @@ def test_networkx_there_and_back() -> None:
     assert list(again.nodes) == list(given.nodes)
     weight = {frozenset(pair): w for *pair, w in given.edges(data="weight", default=1)}
     assert {frozenset(pair): w for *pair, w in again.edges(data="weight")} == weight
+    nodes = read(networkx.Graph([(np.int64(5), np.int64(3))])).names
+    assert nodes == (5, 3) and {type(node) for node in nodes} == {int}
     for bad, message in [(networkx.DiGraph([(0, 1)]), "directed"), (networkx.Graph([(0, 0)]), "to itself")]:
         with pytest.raises(UserError, match=message):
             read(bad)
