@@ -131,7 +131,7 @@ def kernel() -> Winograd | None:
 @torch.no_grad()
 def _is_right(found: Winograd) -> bool:
     """Whether a convolution of images whose sizes are no multiples of a tile's is that of float64, forward and back."""
-    channels, shape = 2 * found.lanes, (3, 2 * found.lanes, 5, 9)
+    channels, shape = 2 * found.lanes, (5, 2 * found.lanes, 5, 13)
     layer = skip_init(nn.Conv2d, channels, channels, 3, padding=1, device="cpu", dtype=torch.float32)  # type: ignore[no-untyped-call]
     layer.weight.copy_(_numbers(*layer.weight.shape) / channels)
     layer.bias.copy_(_numbers(channels))
