@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -30,13 +32,12 @@ class Kernels:
     rows: Sequence[int]
     columns: Sequence[int]
 
-    def edges(self) -> Iterator[tuple[tuple[slice, slice], Tensor, Tensor]]:
+    @cached_property
+    def edges(self) -> list[tuple[tuple[slice, slice], Tensor, Tensor]]:
         """Rows and columns of all kinds but (0, 0), with what is added there to the weights and to the bias."""
         weights, bias = self.weights - self.weights[0, 0], self.bias - self.bias[0, 0]
-        for i, down in enumerate(_ranges(self.rows)):
-            for j, across in enumerate(_ranges(self.columns)):
-                if (i, j) != (0, 0):
-                    yield (down, across), weights[i, j], bias[i, j]
+        ranges = product(enumerate(_ranges(self.rows)), enumerate(_ranges(self.columns)))
+        return [((down, across), weights[i, j], bias[i, j]) for (i, down), (j, across) in ranges if (i, j) != (0, 0)]
 
 
 class Patches:
@@ -57,7 +58,7 @@ class Patches:
         batch, *half, _ = self.patches.shape
         weight, bias = kernels.weights[0, 0].expand(batch, -1, -1), kernels.bias[0, 0]
         out = torch.baddbmm(bias, self.patches.flatten(1, 2), weight).view(batch, *half, len(bias))
-        for (rows, columns), more, plus in kernels.edges():
+        for (rows, columns), more, plus in kernels.edges:
             out[:, rows, columns] += self.patches[:, rows, columns] @ more + plus
         return out.permute(0, 3, 1, 2)
 
@@ -68,7 +69,7 @@ class Patches:
         for grad, those in zip(grads, kernels, strict=True):
             grad = grad.permute(0, 2, 3, 1)
             patches.flatten(1).addmm_(those.weights[0, 0], grad.flatten(0, 2).T)
-            for (rows, columns), more, _ in those.edges():
+            for (rows, columns), more, _ in those.edges:
                 part = grad[:, rows, columns]
                 patches[:, :, rows, columns] += (more @ part.flatten(0, 2).T).view(taps, *part.shape[:3])
         height, width = (2 * n for n in half)
