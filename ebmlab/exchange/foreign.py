@@ -227,7 +227,8 @@ def labels_of(name: Any) -> Label:
     """One label: a tuple in place of a list, and Python's own number in place of NumPy's."""
     if isinstance(name, list | tuple):
         return tuple(labels_of(part) for part in name)
-    return name.item() if isinstance(name, np.generic) else name
+    label: Label = name.item() if isinstance(name, np.generic) else name
+    return label
 
 
 def in_order(names: Sequence[Label]) -> list[Label]:
