@@ -75,6 +75,19 @@ def check_scale(raw: Tensor, preprocessing: Preprocessing, seen: Tensor | None =
         raise UserError(
             f"raw holds numbers from {low:.6g} to {high:.6g}, but what becomes bits must lie between 0 and {white:g}"
         )
+    images = len(preprocessing.shape) == 3 or white == LEVELS  # in a row of fractions all may be small
+    if preprocessing.binarize and images and (seen is None or len(seen) > 1):  # of one event, parts may be unknown
+        _check_bright(raw if seen is None else seen, white)
+
+
+def _check_bright(seen: Tensor, white: float) -> None:
+    """Raises `UserError` for pixels so dark that each becomes 0, as training does; black ones are right."""
+    top = float(seen.max())  # NaN where some are unknown
+    if 0 < top <= white / 2:
+        raise UserError(
+            f"raw holds numbers up to {top:.6g}, but {white:g} is white, so that next to all bits would be 0: give raw "
+            "data in the units of the training data, or bits as booleans"
+        )
 
 
 def _check_fractions(raw: Tensor, preprocessing: Preprocessing, seen: Tensor) -> None:
