@@ -22,6 +22,7 @@ from ebmlab.io.outputs import together
 from ebmlab.io.progress import Meter
 from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
+from ebmlab.trained.numbers import placed
 
 KINDS = (".npy", ".pt", ".csv", ".fasta")  # of a file that is named
 NAMED = ".npy, .pt, .csv or .fasta"
@@ -134,6 +135,7 @@ def _conditional(
     """What draws states that fulfil a condition, and what turns them into raw data that hold its numbers exactly."""
     model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
     event, mask = read_condition(condition, model.preprocessing)
-    (clamped,) = model.conditionals(event, mask)
+    with placed(f"--condition {condition}"):
+        (clamped,) = model.conditionals(event, mask)
     draw = partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)
     return draw, lambda states: model.with_given(data.to_raw(states).unsqueeze(0), event, mask=mask)[0]

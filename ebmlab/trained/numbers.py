@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,26 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
     with explained(f"{what} is no array ({WHY})", ValueError):
         array = np.asarray(raw)  # a list's numbers have 8 bytes here, and torch's default type elsewhere
     return as_numbers(array, what), lambda result: result.cpu().numpy()
+
+
+@contextmanager
+def placed(where: str) -> Iterator[None]:
+    """Errors about raw numbers name the file or option that these came from, in place of "raw".
+
+    Args:
+        where: the file, its row or the option.
+
+    Example:
+        >>> with placed("x.csv, row 2"):
+        ...     check_finite(torch.tensor([[torch.nan]]))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: x.csv, row 2: holds NaN or infinity in 1 of 1 events, first in number 0, counted from 0
+    """
+    try:
+        yield
+    except UserError as error:
+        why = re.sub(r"^raw(: | (?=holds ))", "", str(error))
+        raise UserError(f"{where}: {why}", option=error.option) from error
 
 
 def check_names(given: Any, wanted: Sequence[str], what: str = "raw") -> None:
