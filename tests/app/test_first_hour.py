@@ -202,7 +202,7 @@ def test_empty_cells_are_filled_row_by_row(
     Path("other.csv").write_text("a,b,c\n1,,1\n2,0,\n")
     for words, said in (
         (["complete", "other.csv"], "other.csv, row 1, counted from 0: the values lie between 0 and 2, but those in t"),
-        (["complete", "holes.csv", "--given=b,c"], "holes.csv: holds NaN or infinity in 2 of 4 events, first in number 0"),
+        (["complete", "holes.csv", "--given=b,c"], "holes.csv: holds NaN or infinity in 2 of 4 events"),
         (["score", "holes.csv"], "holes.csv, line 2: the cell of column b is empty: fill it, or leave the line out"),
         (["complete", "bits.csv"], "bits.csv has no empty cells and no NaN: say by --given what is known"),
     ):
