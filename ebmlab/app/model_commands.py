@@ -141,7 +141,7 @@ def _accepted(
     if x.dim() == 2 + len(model.shape) and tuple(x.shape[2:]) == tuple(model.shape):
         chains, x = (x.shape[0], x.shape[1]), x.flatten(0, 1)
         found = Samples(x, [*found.files[:1]] * len(x), numbers=range(len(x)))
-    with placed(name):
+    with explained(f"{name}: {WHY}", UserError):
         model.states(x)
     return found, chains
 

@@ -46,8 +46,9 @@ def placed(where: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        why = re.sub(r"^raw(: | (?=holds ))", "", str(error))
-        raise UserError(f"{where}: {why}", option=error.option) from error
+        if not (found := re.match(r"raw(: | (?=holds ))|(?=raw |row \d)", str(error))):
+            raise  # of the mask or the sampler
+        raise UserError(f"{where}: {str(error)[found.end() :]}", option=error.option) from error
 
 
 def check_names(given: Any, wanted: Sequence[str], what: str = "raw") -> None:
