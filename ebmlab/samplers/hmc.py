@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from ebmlab.native import normal, uniform
 from ebmlab.numerics.noise import wide
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
-from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic_rise, length_unit
+from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic, kinetic_rise, length_unit
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
@@ -63,14 +63,26 @@ def leapfrog(
     """Follows x and v along dx/dt = S v, dv/dt = -S' dE/dx (Neal 2011, Eq. 5.18-5.20).
 
     In z of x = S z all masses are 1. A trajectory of -v from the end leads back.
+
+    One that diverges may end in NaN, as of infinity less infinity. It is told by a velocity for which H loses all
+    digits after the point, and its energies there are infinite. NaN after any other trajectory is the energy's own.
     """
     (epsilon,), scale = settings, options.scale
     x, velocity = state.x, kick(velocity, scale, 0.5 * epsilon, state.grad)
+    fastest = None
     for _ in range(options.num_leapfrog - 1):
+        fastest = velocity.abs() if fastest is None else torch.fmax(fastest, velocity.abs())
         x = drift(x, scale, epsilon, velocity)
         velocity = kick(velocity, scale, epsilon, energy.gradient(x))
     new = start(energy, drift(x, scale, epsilon, velocity), settings, options)
-    return new, kick(velocity, scale, 0.5 * epsilon, new.grad)
+    end = kick(velocity, scale, 0.5 * epsilon, new.grad)
+    if fastest is None:
+        return new, end
+    total = new.energy + kinetic(end)
+    fast = torch.fmax(fastest, velocity.abs()).flatten(1).amax(1) > torch.finfo(velocity.dtype).eps ** -0.5
+    diverged = fast & (total != total)  # NaN
+    new = replace(new, energy=new.energy.masked_fill(diverged, torch.inf))
+    return new, end.masked_fill(diverged.view(-1, *[1] * (end.dim() - 1)), torch.inf)
 
 
 def step(
