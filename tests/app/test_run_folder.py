@@ -293,8 +293,15 @@ def test_the_config_of_a_continued_run_says_what_is_used(run: Callable[..., None
     assert config["model"]["init_args"]["optimizer"]["init_args"]["lr"] == 0.003
 
 
-@pytest.mark.parametrize("interval", ["--trainer.check_val_every_n_epoch=1", "--trainer.val_check_interval=0.5"])
-def test_a_run_that_stopped_early_stays_as_it_is(interval: str, run: Callable[..., None]) -> None:
+@pytest.mark.parametrize(
+    ("interval", "why"),
+    [
+        ("--trainer.check_val_every_n_epoch=1", "min_delta=1000"),
+        ("--trainer.val_check_interval=0.5", "min_delta=1000"),
+        ("--trainer.check_val_every_n_epoch=1", "stopping_threshold=1e9"),  # in epoch 0
+    ],
+)
+def test_a_run_that_stopped_early_stays_as_it_is(interval: str, why: str, run: Callable[..., None]) -> None:
     fit = [
         "fit",
         "--resume=auto",
@@ -304,7 +311,7 @@ def test_a_run_that_stopped_early_stays_as_it_is(interval: str, run: Callable[..
         interval,
     ]
     fit += ["--callbacks.EarlyStopping.monitor=val/energy", "--callbacks.EarlyStopping.patience=2"]
-    fit += ["--callbacks.EarlyStopping.min_delta=1000", "--trainer.limit_val_batches=1"]
+    fit += [f"--callbacks.EarlyStopping.{why}", "--trainer.limit_val_batches=1"]
     steps = []
     for _ in range(3):
         run(*fit)
