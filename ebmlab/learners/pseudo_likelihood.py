@@ -14,6 +14,7 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.pairwise.conditionals import felt, log_conditionals
+from ebmlab.energies.pairwise.potts import zero_sum
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.learners.sample_loss import SampleLoss
@@ -174,9 +175,7 @@ class PseudoLikelihood(SampleLoss):
         assert isinstance(self.energy, Potts)
         i, j = self.energy.pairs.T
         field = self.fields.index_add(0, i, here.mean(2)).index_add_(0, j, there.mean(1))
-        mean = (here + there) / 2
-        mean -= mean.mean(1, keepdim=True)
-        self.energy.coupling.copy_(mean - mean.mean(2, keepdim=True))
+        self.energy.coupling.copy_(zero_sum((here + there) / 2))
         self.energy.field.copy_(field - field.mean(1, keepdim=True))
 
     def penalty(self) -> Tensor | float:
