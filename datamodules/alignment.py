@@ -72,6 +72,8 @@ class Alignment(TensorDataModule):
         (torch.Size([4, 4, 5]), torch.Size([4]))
     """
 
+    domains = (Categorical,)
+
     def __init__(
         self,
         path: str,

@@ -20,6 +20,13 @@ from ebmlab.io.rebuilding import path_of
 
 _WIDTH = 100
 _GIVEN = {"optimizer": "params", "lr_scheduler": "optimizer"}  # by the learner, so no options
+_SUCH = {
+    **{"model": "ContrastiveDivergence", "energy": "RBM", "sampler": "DMALA", "samplers": "DMALA", "targets": "Ising"},
+    **{"optimizer": "Adam", "lr_scheduler": "StepLR", "start": "ReplayBuffer", "estimator": "Exact", "data": "Arrays"},
+    "callbacks": "SampleGrid",
+}  # an example of what each place takes
+_ENTRIES = {"targets": "targets.NAME", "samplers": "samplers.NAME.sampler"}  # where a study has options of its parts
+_CALLBACKS = ("pytorch_lightning.callbacks", "ebmlab.callbacks")
 _WORDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
@@ -32,27 +39,37 @@ def class_help(given: Sequence[str]) -> str | None:
     for option, value in options(given):
         if not option.startswith("--") or not option.endswith(".help"):
             continue
+        place = option.removesuffix(".help").removeprefix("--").removeprefix("trainer.")
+        if named := re.fullmatch(r"callbacks\.(.+?)(_\d+)?", place):
+            place, value = "callbacks", named[1]
         path = full_names(value)
         if not path or path.startswith("-"):
-            raise UserError(f"{option} needs a class, such as {option} ebmlab.energies.RBM (`ebmlab list` shows all)")
+            such = _SUCH.get(place.rpartition(".")[2])
+            example = f"{option} {such}" if such else "--model.energy.help RBM"
+            raise UserError(f"{option} needs a class, such as {example} (`python -m ebmlab list` shows all)")
         if "." in path and not is_trusted(path):
             raise UserError(denied(path))
-        kind = found(path if "." in path else known(*MODULES).get(path, ""))
+        kind = found(path if "." in path else known(*_CALLBACKS, *MODULES).get(path, ""))
         if not isinstance(kind, type):
-            close = close_class(path, option.removesuffix(".help").removeprefix("--"))
+            close = close_class(path, place)
             hint = f"; did you mean {close}?" if close else ""
             raise UserError(f"{option}: there is no class {path}{hint} (`python -m ebmlab list` shows all)")
-        return _page(kind, given[0], option.removesuffix(".help").removeprefix("--"))
+        return _page(kind, given[0], place)
     return None
 
 
 def _page(kind: type, command: str, place: str) -> str:
     """What a class is, and its options with their meaning, what they may be, and their defaults."""
+    chosen = short_name(path_of(kind))
+    if place == "callbacks":
+        own = known(*_CALLBACKS).get(kind.__name__)
+        place, chosen = f"callbacks.{kind.__name__ if own and found(own) is kind else path_of(kind)}", "true"
+    place = _ENTRIES.get(place, place)
     parser = ArgumentParser(add_help=False)
     parser.add_class_arguments(kind, place, fail_untyped=False)
     meanings = {action.dest: " ".join(str(action.help or "").split()) for action in parser._actions}
     about = (inspect.getdoc(kind) or "").partition("\n\n")[0]
-    lines = [f"usage: python -m ebmlab {command} --{place} {short_name(path_of(kind))} [OPTIONS]", ""]
+    lines = [f"usage: python -m ebmlab {command} --{place} {chosen} [OPTIONS]", ""]
     lines += [*textwrap.wrap(" ".join(about.split()), _WIDTH), "", "options:"]
     for name, one in inspect.signature(kind).parameters.items():
         if f"{place}.{name}" not in meanings or name == _GIVEN.get(place.rpartition(".")[2]):

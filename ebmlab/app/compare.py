@@ -171,7 +171,8 @@ def _parser() -> Line:
         description="The table of several runs: settings that differ, steps and seconds, and the best and the last "
         "likelihood (with its error, or marked as not to be trusted), FID and other scores.",
     )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="runs, such as runs/rbm_mnist/*, or files of samples")
+    given = "runs, such as runs/rbm_mnist/*, or files of samples; three axes are steps, chains and numbers"
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=given)
     more = "also write FILE.csv, FILE.md or FILE.png (the curves); may be repeated"
     parser.add_argument("--out", action="append", default=[], metavar="FILE", help=more)
     return parser

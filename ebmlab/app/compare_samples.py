@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from ebmlab.data.columns import check_columns
 from ebmlab.errors import WHY, UserError, explained, how_many
-from ebmlab.evaluation import split_r_hat
+from ebmlab.evaluation import effective_sample_size, split_r_hat
 from ebmlab.evaluation.r_hat import MIN_STEPS
 from ebmlab.exchange.samples import variables
 from ebmlab.reading.number_files import SUFFIXES, read_numbers
@@ -25,7 +26,9 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
     """Rows of a table: numbers of samples, and whether each file's law can be told from that of the first.
 
     The discrepancy is the unbiased one under exp(-H / d), H the number of coordinates in which two samples differ. p is
-    that of a permutation test. Of more than 2,000 samples as many are taken at equal distances.
+    that of a permutation test, which needs independent samples. So the compared states of a chain lie apart by twice
+    its autocorrelation time, which is the number of states over the effective sample size. At most 2,000 samples of a
+    file are compared, at equal distances.
 
     Args:
         paths: .npy, .npz, .csv, .pt, .json or .h5 files of discrete samples `(n, *shape)`, or chains
@@ -45,7 +48,7 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
         chains = x if x.dim() == 3 and len(x) >= MIN_STEPS else None
         x = x.flatten(0, 1) if chains is not None else x
         states = x.flatten(1).double()
-        if not bool((states == states.round()).all()):
+        if not bool(((states == states.round()) & states.isfinite()).all()):
             raise UserError(f"compare: {path} holds numbers that are not whole: discrete samples are compared")
         for mine in _values(path, states):
             if (other := INSTEAD[mine]) in held:
@@ -57,16 +60,29 @@ def compare_samples(paths: Sequence[Path]) -> list[tuple[str, list[str]]]:
             raise UserError(
                 f"compare: {path} has samples of {how_many(states.shape[1], 'number')}, {paths[0]} of {first.shape[1]}"
             )
-        r_hat = "-" if chains is None else f"{float(split_r_hat(chains.double()).nan_to_num(1).max()):.3f}"
-        numbers = [str(len(states)), str(len(torch.unique(states, dim=0))), r_hat]
-        part = states[:: -(-len(states) // MOST)]
+        count, r_hat, part = "-", "-", states
+        if chains is not None:
+            count, r_hat = str(chains.shape[1]), f"{float(split_r_hat(chains.double()).nan_to_num(1).max()):.3f}"
+            part = _independent(chains.double())
+        part = part[:: -(-len(part) // MOST)]
+        numbers = [str(len(states)), count, r_hat, str(len(torch.unique(states, dim=0))), str(len(part))]
+        found = ["-", "-"]
         if first is None:
             first = part
-            columns.append([*numbers, "-", "-"])
-        else:
-            columns.append([*numbers, *(f"{value:.3g}" for value in _discrepancy(first, part))])
-    names = ("samples", "distinct", "largest R-hat", "MMD^2 to the first", "p")
+        elif min(len(first), len(part)) > 1:
+            found = [f"{value:.3g}" for value in _discrepancy(first, part)]
+        columns.append([*numbers, *found])
+    names = ("samples", "chains", "largest R-hat", "distinct", "compared", "MMD^2 to the first", "p")
     return [(name, [column[k] for column in columns]) for k, name in enumerate(names)]
+
+
+def _independent(chains: Tensor) -> Tensor:
+    """States of chains `(num_steps, num_chains, d)` that lie far enough apart to count as independent, `(n, d)`."""
+    steps, count = chains.shape[:2]
+    varies = chains.amax((0, 1)) > chains.amin((0, 1))  # a constant does not say how fast the chains move
+    size = float(effective_sample_size(chains)[varies].min()) if varies.any() else float(count)
+    apart = max(math.ceil(2 * steps * count / size), math.ceil(steps / max(1, MOST // count)))  # steps
+    return chains[torch.arange(steps - 1, -1, -apart)].flatten(0, 1)
 
 
 def _values(path: Path, states: Tensor) -> list[str]:

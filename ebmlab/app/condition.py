@@ -10,6 +10,7 @@ from torch import Tensor
 from ebmlab.data.columns import numbers_are_names
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.errors import UserError, few
+from ebmlab.sequences import Alphabet
 
 
 def read_condition(condition: str, form: Preprocessing) -> tuple[Tensor, Tensor]:
@@ -24,15 +25,16 @@ def read_condition(condition: str, form: Preprocessing) -> tuple[Tensor, Tensor]
         UserError: it is something else, or does not fit the shape.
     """
     size, columns, letters = math.prod(form.shape), form.columns, form.letters
+    alphabet = Alphabet(letters, form.gap)
     event = torch.full((size,), torch.nan, dtype=torch.float64)
     for part in condition.split(","):
         name, _, value = part.partition("=")
         try:
-            place, known = (
-                _place(name, form),
-                float(letters.index(value) if len(value) == 1 and value in letters else value),
-            )
+            place, letter = _place(name, form), alphabet.value(value) if len(value) == 1 else None
+            known = float(value if letter is None else letter)
         except ValueError:
+            if value and columns and name not in columns and not name.lstrip("-").isdigit():
+                raise UserError(f"--condition: there is no column {name}; there are {few(columns, 10)}") from None
             example = f"{columns[0] if columns else 3}={letters[-1:] or 1}"
             raise UserError(
                 f"--condition: {part} is not NUMBER=VALUE, such as {example}; a file of samples goes to `complete`"

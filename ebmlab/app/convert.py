@@ -105,7 +105,7 @@ def _source(path: Path, kind: str | None, vartype: str | None) -> tuple[Foreign,
     if not isinstance(origin, dict):
         return _own(energy, form, str(checkpoint)), form
     with explained(f"{checkpoint} says of its origin what cannot be read ({WHY})", (KeyError, TypeError, ValueError)):
-        names = tuple(name if isinstance(name, int) else str(name) for name in origin["names"])
+        names = labels(origin["names"])
         states, offset, scale = origin["form"], float(origin["offset"]), float(origin["scale"])
         facts = dict(origin["facts"])
         kind = str(origin["kind"])

@@ -19,20 +19,25 @@ def mixing(energies: Tensor, chains: tuple[int, int] | None) -> str:
     return f", ESS {ess:.0f}, R-hat {r_hat:.3f} of the energies of {how_many(chains[1], 'chain')}"
 
 
-def law_line(model: TrainedModel, x: Tensor, chains: tuple[int, int] | None, trusted: Tensor | None) -> str:
-    """Whether raw samples `(n, *shape)` follow the law of a model.
+def in_form(model: TrainedModel, x: Tensor, chains: tuple[int, int] | None) -> Tensor:
+    """States of raw samples `(n, *shape)`: `(n, *event)`, or `(num_steps, num_chains, *event)` of chains."""
+    states = model.states(x)
+    return states if chains is None else states.view(*chains, *states.shape[1:])
+
+
+def law_line(model: TrainedModel, given: Tensor, trusted: Tensor | None) -> str:
+    """Whether samples follow the law of a model.
 
     Args:
         model: has the law.
-        x: samples; with `chains` the states of chains, one step after the other.
-        chains: numbers of steps and chains; None for independent samples.
-        trusted: samples that follow the law; they serve where the model has too many states to sum over.
+        given: states `(n, *event)`, or chains `(num_steps, num_chains, *event)`.
+        trusted: states `(m, *event)` that follow the law, or chains `(num_steps, num_chains, *event)`; they serve where
+            the model has too many states to sum over.
 
     Raises:
         UserError: there are too many states, and no samples to trust.
     """
-    energy, states = model.learner.energy, model.states(x)
-    given = states if chains is None else states.view(*chains, *states.shape[1:])
+    energy = model.learner.energy
     try:
         return f"law, exactly: {law_check(energy, given)}"
     except UserError as error:
@@ -40,4 +45,4 @@ def law_line(model: TrainedModel, x: Tensor, chains: tuple[int, int] | None, tru
             raise
         if trusted is None:
             return f"law: {error}; the files that follow are held against this one"
-    return f"law, by the first file: {law_check(energy, given, reference=model.states(trusted))}"
+    return f"law, by the first file: {law_check(energy, given, reference=trusted)}"

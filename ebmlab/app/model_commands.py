@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ebmlab import samplers
-from ebmlab.app.law_lines import law_line, mixing
+from ebmlab.app.law_lines import in_form, law_line, mixing
 from ebmlab.app.own_modules import import_for_checkpoints
 from ebmlab.app.own_runs import check_links
 from ebmlab.app.parsers import model_parser
@@ -112,8 +112,9 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
         print(shown(line))
         if options.law:
             trusted = trusted if name != options.files[0] else None
-            print(f"  {law_line(model, x, chains, trusted)}")
-            trusted = x if trusted is None else trusted
+            given = in_form(model, x, chains)
+            print(f"  {law_line(model, given, trusted)}")
+            trusted = given if trusted is None else trusted
         labels = samples.names or [""] * len(x)
         for i, (file, number, label) in enumerate(zip(samples.files, samples.numbers, labels, strict=True)):
             values = {key: f"{float(column[i]):.9g}" for key, column in columns.items()}

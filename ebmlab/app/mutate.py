@@ -89,14 +89,14 @@ def _measured(scan: MutationScan, options: Namespace) -> tuple[dict[str, str], s
             empty += 1
             continue
         with explained(f"{where}: '{cell[:40]}' is no number", ValueError), explained(f"{where}: {WHY}", UserError):
-            score, value = scan.score(mutant), float(cell)
+            score, name, value = scan.score(mutant), scan.spelled(mutant), float(cell)
         if not math.isfinite(value):
             raise UserError(f"{where}: '{cell[:40]}' is not finite")
-        if score is None:
+        if score is None or name is None:
             elsewhere += 1
             continue
         pairs.append((score, value))
-        values[mutant] = cell
+        values[name] = cell
     if len(pairs) < 3:
         raise UserError(
             f"--measured {path} has {how_many(len(pairs), 'mutant')} at sites of the model, too few to compare"

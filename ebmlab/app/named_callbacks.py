@@ -23,7 +23,7 @@ from ebmlab.io.old_names import current_callback
 HELP = """Flags refer to a callback by its class. --callbacks.SampleGrid.every_n_epochs 5 changes an option (and adds
 the callback if the config has none), --callbacks.FID false drops a callback, --callbacks.Acceleration true adds one,
 and --callbacks.my_module.MyCallback true adds one of yours. The second callback of a class is called NAME_2.
-`python -m ebmlab list` shows all callbacks, --trainer.callbacks.help=callbacks.SampleGrid the options of one."""
+`python -m ebmlab list` shows all callbacks, --callbacks.SampleGrid.help the options of one."""
 
 
 def take_flags(args: Sequence[str]) -> tuple[list[str], dict[str, Any]]:

@@ -264,7 +264,8 @@ def with_trainer(given: list[str]) -> None:
         given = given[:-1]
     if given[0] == "sample":
         sys.argv = [sys.argv[0], *given]  # distributed processes are started with these arguments too
-        sample(given[1:], Parser(prog="python -m ebmlab sample", parser_mode=MODE))
+        about = "Runs samplers on targets from the same starts, and compares them in tables, curves and pictures."
+        sample(given[1:], Parser(prog="python -m ebmlab sample", description=about, parser_mode=MODE))
     else:
         sys.argv = [sys.argv[0], *with_run_config(given)]  # distributed processes are started with these too
         CLI()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ebmlab.domains import Categorical
 from ebmlab.energies import Energy, Potts
+from ebmlab.energies.pairwise.potts import zero_sum
 from ebmlab.errors import UserError
 from ebmlab.sequences import Placement, Residue, distances
 from ebmlab.sequences.pdb import Between
@@ -206,8 +207,7 @@ def pair_couplings(energy: Energy, around: Tensor | None = None) -> Tensor:
 
 
 def _zero_sum(couplings: Tensor) -> Tensor:
-    """Couplings `(d, d, q, q)` without what depends on one of both values alone; 0 for i = j."""
-    rows, columns = couplings.mean(3, keepdim=True), couplings.mean(2, keepdim=True)
-    centred = couplings - rows - columns + couplings.mean((2, 3), keepdim=True)
+    """Couplings `(d, d, q, q)` in the zero-sum gauge; 0 for i = j."""
+    centred = zero_sum(couplings)
     centred.diagonal().zero_()
     return centred

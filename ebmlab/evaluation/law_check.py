@@ -81,8 +81,8 @@ def law_check(energy: Energy, x: Tensor, *, reference: Tensor | None = None) -> 
     Args:
         energy: on bits, spins or ordinal numbers.
         x: independent samples `(n, *event)`, or chains `(num_steps, num_chains, *event)`.
-        reference: samples `(m, *event)` that are known to follow the law, for energies with too many states to sum
-            over.
+        reference: samples that are known to follow the law, in one of both forms, for energies with too many states to
+            sum over.
 
     Raises:
         UserError: there are too few samples, or too many states and no reference.
@@ -97,28 +97,34 @@ def law_check(energy: Energy, x: Tensor, *, reference: Tensor | None = None) -> 
     domain = energy.domain
     if not isinstance(domain, Binary | Spin | Ordinal):
         raise UserError(f"the check needs bits, spins or ordinal numbers, {type(energy).__name__} lives on {domain}")
-    chains = x if x.dim() == 2 + len(domain.event_shape) else None
-    states = energy.as_states(x.reshape(-1, *domain.event_shape)).to(energy.device)
-    domain.validate(states)
-    if len(states) < FEW:
-        raise UserError(f"the check needs at least {FEW} samples, got {len(states)}")
     upper = torch.triu_indices(domain.size, domain.size, 1)
+    rare = _rare(domain, upper)
+    states = _states(energy, x)
     found = _statistics(energy, states, upper)
-    sizes = _sizes(found, chains)
+    sizes = _sizes(found, x, domain)
     if reference is None:
         mean, variance = _exact(energy, domain, upper)
-        error = torch.maximum(variance, _rare(domain, upper) / sizes) / sizes
+        error = torch.maximum(variance, rare / sizes) / sizes
     else:
-        values = _statistics(energy, energy.as_states(reference).to(energy.device), upper)
-        mean, rare = values.mean(0), _rare(domain, upper)
+        values = _statistics(energy, _states(energy, reference), upper)
+        mean, known = values.mean(0), _sizes(values, reference, domain)
         error = torch.maximum(found.var(0), rare / sizes) / sizes
-        error += torch.maximum(values.var(0), rare / len(values)) / len(values)
+        error += torch.maximum(values.var(0), rare / known) / known
     gap = found.mean(0) - mean
     scale = 1e-9 * (1 + mean.abs())  # of rounding, where a statistic is constant
     z = torch.where(gap.abs() <= scale, 0.0, gap / (error.sqrt() + scale))
     names = ("E", *(f"x{i}" for i in range(domain.size)), *(f"x{i} x{j}" for i, j in upper.T.tolist()))
     distinct = len(torch.unique(states.flatten(1), dim=0))
     return LawCheck(len(states), distinct, names=names, found=found.mean(0), expected=mean, z=z)
+
+
+def _states(energy: Energy, x: Tensor) -> Tensor:
+    """Samples or chains as states of the energy, `(n, *event)`."""
+    states = energy.as_states(x.reshape(-1, *energy.domain.event_shape)).to(energy.device)
+    energy.domain.validate(states)
+    if len(states) < FEW:
+        raise UserError(f"the check needs at least {FEW} samples, got {len(states)}")
+    return states
 
 
 def _statistics(energy: Energy, x: Tensor, upper: Tensor) -> Tensor:
@@ -154,11 +160,11 @@ def _rare(domain: Finite, upper: Tensor) -> Tensor:
     return EVENTS * torch.cat([zeros, zeros.new_full((domain.size,), site), zeros.new_full((upper.shape[1],), pair)])
 
 
-def _sizes(found: Tensor, chains: Tensor | None) -> Tensor | float:
-    """How many independent samples each mean is worth."""
-    if chains is None:
+def _sizes(found: Tensor, x: Tensor, domain: Finite) -> Tensor | float:
+    """How many independent samples each mean over samples or chains x is worth."""
+    if x.dim() != 2 + len(domain.event_shape):
         return float(len(found))
-    sizes = effective_sample_size(found.view(*chains.shape[:2], -1)).clamp(min=1)
+    sizes = effective_sample_size(found.view(*x.shape[:2], -1)).clamp(min=1)
     constant = found.amax(0) == found.amin(0)  # which says nothing of how fast the chains move
-    least = float(sizes[~constant].min()) if not constant.all() else float(chains.shape[1])
+    least = float(sizes[~constant].min()) if not constant.all() else float(x.shape[1])
     return sizes.masked_fill(constant, least)

@@ -26,7 +26,7 @@ def split_r_hat(chains: Tensor) -> Tensor:
 
     Returns:
         `statistics`, float64. It is infinite if the half chains are constant but differ. It is NaN if all draws are the
-        same number or there is one chain: neither proves anything.
+        same number or there is one chain: neither proves anything. So it is if a draw is not finite.
 
     Example:
         >>> mixed, apart = torch.randn(1000, 4), torch.randn(1000, 4) + 10 * torch.arange(4)
@@ -41,7 +41,7 @@ def split_r_hat(chains: Tensor) -> Tensor:
 def split_halves(chains: Tensor) -> Iterator[Tensor]:
     """First and second halves, a few statistics at a time: float64 `(num_steps // 2, 2, num_chains, k)`.
 
-    The middle draw of an odd number is left out.
+    The middle draw of an odd number is left out. If it is not finite, all draws of its chain become NaN.
     """
     if chains.dim() < 2 or len(chains) < MIN_STEPS or chains.numel() == 0:
         raise UserError(
@@ -51,7 +51,8 @@ def split_halves(chains: Tensor) -> Iterator[Tensor]:
     num_steps, num_chains = chains.shape[:2]
     half, k = num_steps // 2, max(1, CHUNK // (num_steps * num_chains))
     for part in torch.split(chains.reshape(num_steps, num_chains, -1), k, dim=2):
-        yield torch.stack([part[:half], part[num_steps - half :]], 1).double()
+        halves = torch.stack([part[:half], part[num_steps - half :]], 1).double()
+        yield halves + 0 * part[half].double() if num_steps % 2 else halves
 
 
 def _r_hat(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
-from ebmlab.exchange.foreign import Foreign, Label, from_bits, labels, spins
+from ebmlab.exchange.foreign import Foreign, Label, from_bits, in_order, labels, labels_of, spins
 from ebmlab.exchange.format import Format, needed, only, text_of
 from ebmlab.io.files import whole
 
@@ -33,9 +33,7 @@ def take(given: Any) -> Foreign:
         constant = sum(float(q) for (i, j), q in J.items() if i == j)  # as s s = 1
         return _quadratic("SPIN", h, J, constant, _order({(i, i): 0 for i in h} | J))
     vartype = getattr(given.vartype, "name", str(given.vartype))
-    order = list(given.variables)
-    if all(isinstance(name, int) for name in order):
-        order = sorted(order)
+    order = in_order([labels_of(name) for name in given.variables])
     return _quadratic(vartype, dict(given.linear), dict(given.quadratic), float(given.offset), order)
 
 
@@ -130,8 +128,7 @@ def _model(
 
 def _order(pairs: dict[Any, Any]) -> list[Any]:
     """The labels in the order in which they appear; numbers in their own."""
-    names = list(dict.fromkeys(name for pair in pairs for name in pair))
-    return sorted(names) if all(isinstance(name, int) for name in names) else names
+    return in_order(list(dict.fromkeys(labels_of(name) for pair in pairs for name in pair)))
 
 
 def _accepts(given: Any) -> bool:

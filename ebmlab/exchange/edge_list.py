@@ -1,4 +1,6 @@
-"""Edge lists: lines `i j` or `i j weight`, with comments after `#`. Nodes are named, so that none is first.
+"""Edge lists: lines `i j` or `i j weight`, with comments after `#`, or in lines that begin with `%`.
+
+Nodes are named, so that none is first.
 
 A file is known by its suffix, since `3 3` may be an edge or the first line of a G-set graph.
 """
@@ -25,7 +27,7 @@ def read(path: Path, vartype: str | None) -> Foreign:
     rows: list[list[str]] = []
     for place, line in enumerate(text_of(path).splitlines(), 1):
         words = line.partition("#")[0].split()
-        if not words:
+        if not words or words[0].startswith("%"):
             continue
         try:
             _, _, *weight = words
@@ -48,8 +50,8 @@ def read(path: Path, vartype: str | None) -> Foreign:
 def write(foreign: Foreign, path: Path) -> list[str]:
     """Writes the edges, with their weights unless all are 1."""
     edges, names = edges_of(foreign, "edges"), foreign.names or tuple(range(foreign.energy.domain.size))
-    if any(len(str(name).split()) != 1 or "#" in str(name) for name in names):
-        raise UserError("edges holds no names with spaces or '#': write a .rud file, which has numbers")
+    if any(len(str(name).split()) != 1 or "#" in str(name) or str(name)[0] == "%" for name in names):
+        raise UserError("edges holds no names with spaces, '#' or a '%' in front: write a .rud file, which has numbers")
     plain = all(weight == 1 for _, _, weight in edges)
     rows = (f"{names[i]} {names[j]}{'' if plain else f' {number(weight)}'}\n" for i, j, weight in edges)
     write_whole(path, "".join(rows))

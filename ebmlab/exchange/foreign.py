@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
@@ -54,7 +55,7 @@ class Foreign:
     @torch.no_grad()
     def value(self, x: Tensor) -> Tensor:
         """What the package itself says of states `(B, d)` of the energy: its energy, or the cut of a graph, `(B,)`."""
-        return self.scale * self.energy(x.to(self.energy.dtype)).double() + self.offset
+        return self.scale * exact(self.energy, x) + self.offset
 
     def states(self, raw: Tensor | np.ndarray[Any, Any]) -> Tensor:
         """The package's states `(B, d)`, of any numeric type, as states of the energy.
@@ -85,12 +86,22 @@ class Foreign:
             "kind": self.kind,
             "offset": self.offset,
             "scale": self.scale,
-            "names": [name if isinstance(name, int | str) else str(name) for name in self.names],
+            "names": [_plain(name) for name in self.names],
             "form": self.form,
             "facts": dict(self.facts),
             "lost": list(self.lost),
             "source": self.source,
         }
+
+
+@torch.no_grad()
+def exact(energy: Energy, x: Tensor) -> Tensor:
+    """E of states `(B, d)` in float64, `(B,)`.
+
+    Float32 holds each number of a problem, but not their sum: beyond 16,777,216 it has no odd numbers.
+    """
+    wide = energy if energy.dtype == torch.float64 else copy.deepcopy(energy).double()
+    return wide(x.to(wide.dtype))
 
 
 def spins(
@@ -213,5 +224,20 @@ def require_different(names: Sequence[Label]) -> None:
 
 
 def labels_of(name: Any) -> Label:
-    """One label: a tuple in place of a list."""
-    return tuple(labels_of(part) for part in name) if isinstance(name, list | tuple) else name
+    """One label: a tuple in place of a list, and Python's own number in place of NumPy's."""
+    if isinstance(name, list | tuple):
+        return tuple(labels_of(part) for part in name)
+    label: Label = name.item() if isinstance(name, np.generic) else name
+    return label
+
+
+def in_order(names: Sequence[Label]) -> list[Label]:
+    """Labels in their own order if all are whole numbers, else as they come."""
+    return sorted(names) if all(isinstance(name, int) for name in names) else list(names)  # type: ignore[type-var]
+
+
+def _plain(label: Label) -> Any:
+    """A label as plain data, of which `labels_of` makes the label again, if it is made of numbers and texts."""
+    if isinstance(label, tuple):
+        return [_plain(part) for part in label]
+    return label if isinstance(label, int | float | str) else str(label)

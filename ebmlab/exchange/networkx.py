@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ebmlab.errors import UserError
-from ebmlab.exchange.foreign import Foreign
+from ebmlab.exchange.foreign import Foreign, labels_of
 from ebmlab.exchange.format import Format, has, needed
 from ebmlab.exchange.weighted_graph import edges_of, graph
 
@@ -15,7 +15,7 @@ def take(given: Any) -> Foreign:
     if given.is_directed() or given.is_multigraph():
         raise UserError("it is directed or has parallel edges: give a networkx.Graph")
     edges = [(i, j, float(w), f"{i} {j} {w}") for i, j, w in given.edges(data="weight", default=1)]
-    return graph("networkx", list(given.nodes), edges, "those of the graph")
+    return graph("networkx", [labels_of(node) for node in given.nodes], edges, "those of the graph")
 
 
 def make(foreign: Foreign) -> Any:

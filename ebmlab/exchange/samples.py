@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import WHY, UserError, explained, one_line
-from ebmlab.exchange.foreign import Label, labels, labels_of, require_different
+from ebmlab.exchange.foreign import Label, in_order, labels, labels_of, require_different
 from ebmlab.exchange.format import HEAD, needed, text_of
 from ebmlab.exchange.rbms import MAGIC
 
@@ -52,7 +52,7 @@ def read_samples(given: Any, names: Sequence[Label] = (), *, field: str | None =
         [[-1, 1], [-1, 1]]
     """
     if not isinstance(given, str | Path):
-        order = list(given.variables)
+        order = [labels_of(name) for name in given.variables]
         record = given.record
         return _ordered(np.asarray(record.sample), order, np.asarray(record.num_occurrences), names)
     path = Path(given)
@@ -81,7 +81,7 @@ def variables(path: Path) -> tuple[str, ...]:
             return ()
     with explained(f"{path} is cut short or damaged ({WHY})", (KeyError, TypeError, ValueError)):
         found = [labels_of(name) for name in json.loads(text_of(path))["variable_labels"]]
-    return tuple(map(str, labels(_own_order(found))))
+    return tuple(map(str, labels(in_order(found))))
 
 
 def _set(path: Path, names: Sequence[Label]) -> Tensor:
@@ -112,7 +112,7 @@ def _ordered(
     values: np.ndarray[Any, Any], order: list[Label], counts: np.ndarray[Any, Any], names: Sequence[Label]
 ) -> Tensor:
     require_different(order)
-    wanted = list(names) or _own_order(order)
+    wanted = list(names) or in_order(order)
     if wanted and all(isinstance(name, str) for name in wanted):  # a table's columns, whatever the labels were
         order = [str(name) for name in order]
     if set(wanted) != set(order):
@@ -120,10 +120,6 @@ def _ordered(
         raise UserError(f"its variables are not those of the model: {', '.join(odd)[:120]} is only in one of them")
     place = {name: i for i, name in enumerate(order)}
     return torch.from_numpy(np.repeat(values[:, [place[name] for name in wanted]], counts, 0))
-
-
-def _own_order(order: list[Label]) -> list[Label]:
-    return sorted(order) if all(type(name) is int for name in order) else order  # type: ignore[type-var]
 
 
 def _chains(path: Path, field: str | None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -13,6 +14,7 @@ from torch.nn.functional import softplus
 from ebmlab.domains import Binary, Finite, Spin
 from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.pairwise.conditionals import felt, log_conditionals
+from ebmlab.energies.pairwise.potts import zero_sum
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.learners.sample_loss import SampleLoss
@@ -138,6 +140,22 @@ class PseudoLikelihood(SampleLoss):
             )
         return optimizers, schedules
 
+    @torch.no_grad()
+    def on_fit_start(self) -> None:
+        """In the asymmetric form, starts from an energy that was changed since, such as by `callbacks.ClosedForm`."""
+        super().on_fit_start()
+        if self.form == "symmetric":
+            return
+        held = copy.deepcopy(self.energy)
+        self.average_()
+        found = [p.clone() for p in self.energy.parameters()]
+        self.energy.load_state_dict(held.state_dict())
+        if isinstance(held, Potts):
+            held.zero_sum_()
+        if not all(torch.allclose(a, b, 1e-3, 1e-5) for a, b in zip(found, held.parameters(), strict=True)):
+            self.regressions.copy_(_both_orders(cast(Potts | Ising, self.energy)))
+            self.fields.copy_(cast(Tensor, self.energy.field))
+
     def on_train_batch_end(self, *_: Any) -> None:
         """In the asymmetric form, gives the energy what the regressions have found."""
         if self.form == "asymmetric":
@@ -157,9 +175,7 @@ class PseudoLikelihood(SampleLoss):
         assert isinstance(self.energy, Potts)
         i, j = self.energy.pairs.T
         field = self.fields.index_add(0, i, here.mean(2)).index_add_(0, j, there.mean(1))
-        mean = (here + there) / 2
-        mean -= mean.mean(1, keepdim=True)
-        self.energy.coupling.copy_(mean - mean.mean(2, keepdim=True))
+        self.energy.coupling.copy_(zero_sum((here + there) / 2))
         self.energy.field.copy_(field - field.mean(1, keepdim=True))
 
     def penalty(self) -> Tensor | float:

@@ -63,6 +63,12 @@ def compiled(source: Path) -> ctypes.CDLL | None:
     return None
 
 
+def example(*shape: int) -> torch.Tensor:
+    """Numbers from -1 to 1 without a pattern that a kernel may miss, and without touching the random generator."""
+    size = torch.Size(shape).numel()
+    return torch.arange(size, device="cpu", dtype=torch.float64).mul(12.9898).sin().float().view(shape)
+
+
 def threads(work: float) -> int:
     """How many threads share work of so many nanoseconds: one if that is little, else as many as torch has."""
     return torch.get_num_threads() if work > LITTLE else 1

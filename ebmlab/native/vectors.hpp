@@ -47,7 +47,7 @@ inline Floats load_some(const float* p, int64_t n) {
 #endif
 }
 
-inline Floats all(float x) { return Floats{} + x; }
+inline Floats all(float x) { return x - Floats{}; }  // nothing is left of the difference, as -0 - 0 = -0
 
 inline Floats root(Floats x) {
 #if defined(__AVX512F__)

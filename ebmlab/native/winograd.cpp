@@ -16,8 +16,8 @@
 namespace {
 
 constexpr int64_t OUT = 4, IN = 6, POINTS = IN * IN;  // sides of a tile's outputs and inputs
-constexpr int64_t BLOCK = 16;                         // tiles
-constexpr int64_t ROWS = FLOATS / 2;                  // tiles of a product at once, whose sums fit into the registers
+constexpr int64_t BLOCK = 24;                         // tiles
+constexpr int64_t ROWS = FLOATS > 8 ? 8 : 6;          // tiles of a product at once, whose sums fit into the registers
 constexpr int64_t PAD = FLOATS;  // between matrices, or their rows would be in the same places of the cache
 
 struct Images {
@@ -111,41 +111,57 @@ void transform_filters(const Filters& f, int64_t input, const Matrices& u) {
   }
 }
 
-// A row of the matrices for each tile.
+// A row of the matrices for each tile. What is read again and again is copied, for a store may change what a
+// reference refers to, as far as the compiler knows.
 void transform_inputs(const float* x, const Images& s, int64_t first, int64_t tiles, const Matrices& v) {
   static const float zeros[FLOATS] = {};
   for (int64_t t = 0; t < tiles; ++t) {
     Place at(s, first + t);
-    for (int64_t c = 0; c < s.channels; c += FLOATS) {
-      Floats half[IN][IN], d[IN], column[IN], row[IN];
+    const float* pixel[IN][IN];
+    for (int64_t i = 0; i < IN; ++i) {
+      int64_t down = at.row + i - 1;
       for (int64_t j = 0; j < IN; ++j) {
         int64_t across = at.column + j - 1;
-        for (int64_t i = 0; i < IN; ++i) {
-          int64_t down = at.row + i - 1;
-          bool inside = down >= 0 && down < s.height && across >= 0 && across < s.width;
-          d[i] = load(inside ? x + s.offset(at.image, down, across) + c : zeros);
-        }
+        bool inside = down >= 0 && down < s.height && across >= 0 && across < s.width;
+        pixel[i][j] = inside ? x + s.offset(at.image, down, across) : nullptr;
+      }
+    }
+    const int64_t channels = s.channels, size = v.size;
+    float* to = v.row(0, t);
+    for (int64_t c = 0; c < channels; c += FLOATS, to += FLOATS) {
+      Floats half[IN][IN], d[IN], column[IN], row[IN];
+      for (int64_t j = 0; j < IN; ++j) {
+#pragma GCC unroll 6
+        for (int64_t i = 0; i < IN; ++i) d[i] = load(pixel[i][j] ? pixel[i][j] + c : zeros);
         transform_input(d, column);
+#pragma GCC unroll 6
         for (int64_t i = 0; i < IN; ++i) half[i][j] = column[i];
       }
+#pragma GCC unroll 6
       for (int64_t i = 0; i < IN; ++i) {
         transform_input(half[i], row);
-        for (int64_t j = 0; j < IN; ++j) store(v.row(i * IN + j, t) + c, row[j]);
+        for (int64_t j = 0; j < IN; ++j) store(to + (i * IN + j) * size, row[j]);
       }
     }
   }
 }
 
-// N rows and Q vectors of columns of a product, with u from these columns on.
+// N rows and Q vectors of columns of a product, with u from these columns on. No more than the sums, Q vectors of u and
+// one number of v has to be in a register.
 template <int64_t N, int64_t Q>
 inline void multiply_some(const float* v, const float* u, int64_t channels, float* out) {
   Floats sum[N][Q] = {};
-  for (int64_t k = 0; k < channels; ++k)
-    for (int64_t q = 0; q < Q; ++q) {
-      Floats factor = load(u + k * channels + q * FLOATS);
-      for (int64_t n = 0; n < N; ++n) sum[n][q] += v[n * channels + k] * factor;
+  for (int64_t k = 0; k < channels; ++k) {
+    Floats factor[Q];
+    for (int64_t q = 0; q < Q; ++q) factor[q] = load(u + k * channels + q * FLOATS);
+    for (int64_t n = 0; n < N; ++n) {
+      Floats one = all(v[n * channels + k]);
+      for (int64_t q = 0; q < Q; ++q) sum[n][q] += one * factor[q];
     }
+  }
+#pragma GCC unroll 16
   for (int64_t n = 0; n < N; ++n)
+#pragma GCC unroll 2
     for (int64_t q = 0; q < Q; ++q) store(out + n * channels + q * FLOATS, sum[n][q]);
 }
 
@@ -169,21 +185,26 @@ inline Floats swish(Floats z, float* slope) {
   return value;
 }
 
-void transform_outputs(const Matrices& m, const Images& s, int64_t first, int64_t tiles, const After& after) {
+void transform_outputs(const Matrices& m, const Images s, int64_t first, int64_t tiles, const After after) {
+  const int64_t size = m.size;
   for (int64_t t = 0; t < tiles; ++t) {
     Place at(s, first + t);
-    int64_t down = std::min(OUT, s.height - at.row), across = std::min(OUT, s.width - at.column);
-    for (int64_t c = 0; c < s.channels; c += FLOATS) {
+    const int64_t down = std::min(OUT, s.height - at.row), across = std::min(OUT, s.width - at.column);
+    const float* from = m.row(0, t);
+    for (int64_t c = 0; c < s.channels; c += FLOATS, from += FLOATS) {
       Floats half[OUT][IN], point[IN], y[OUT], bias = after.bias ? load(after.bias + c) : Floats{};
       for (int64_t j = 0; j < IN; ++j) {
-        for (int64_t i = 0; i < IN; ++i) point[i] = load(m.row(i * IN + j, t) + c);
+#pragma GCC unroll 6
+        for (int64_t i = 0; i < IN; ++i) point[i] = load(from + (i * IN + j) * size);
         transform_output(point, y);
+#pragma GCC unroll 4
         for (int64_t i = 0; i < OUT; ++i) half[i][j] = y[i];
       }
-      for (int64_t i = 0; i < down; ++i) {
+      int64_t row = s.offset(at.image, at.row, at.column) + c;
+      for (int64_t i = 0; i < down; ++i, row += s.width * s.channels) {
         transform_output(half[i], y);
-        for (int64_t j = 0; j < across; ++j) {
-          int64_t to = s.offset(at.image, at.row + i, at.column + j) + c;
+        int64_t to = row;
+        for (int64_t j = 0; j < across; ++j, to += s.channels) {
           Floats z = y[j] + bias;
           if (after.plus) z += load(after.plus + to);
           if (after.times) z *= load(after.times + to);

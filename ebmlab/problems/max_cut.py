@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Ising
+from ebmlab.exchange.foreign import exact
 from ebmlab.graphs import Edges
 from ebmlab.problems.problem import Problem, Solutions
 
@@ -39,4 +40,4 @@ class MaxCut(Problem):
     @torch.no_grad()
     def decode(self, x: Tensor) -> Solutions:
         """The sides, and the weight of the edges between them."""
-        return Solutions((x > 0).to(torch.int8), (self.total - self.energy(x).double()) / 2)
+        return Solutions((x > 0).to(torch.int8), (self.total - exact(self.energy, x)) / 2)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Bipartite, Energy
-from ebmlab.samplers.tally import steps_together
+from ebmlab.native.moves import moves
+from ebmlab.samplers.tally import MOST, steps_together
 
 FEW = 16  # coordinates of a chain
 
@@ -34,7 +35,10 @@ class Columns:
 
     def __init__(self, x: Tensor, hops: Tensor | None) -> None:
         self.x, self._hops = x.T.clone(memory_format=torch.contiguous_format), hops
-        self._moves = self.x.new_empty(1 if hops is None else steps_together(x.numel()), *self.x.shape)
+        steps = 1 if hops is None else steps_together(x.numel())
+        kernel = None if hops is None or steps == MOST else moves(self.x, hops)
+        self._moves = self.x.new_empty(steps if kernel is None else 1, *self.x.shape)
+        self._in_cpp = None if kernel is None else kernel.lengths_of(self._moves[0])
         self._rows, self._waiting, self._states = self._moves.unbind(), 0, self.x.T
 
     @staticmethod
@@ -65,9 +69,12 @@ class Columns:
         return self._states.contiguous()
 
     def _measure(self, hops: Tensor) -> None:
-        """Adds the lengths of the moves `(steps, d, B)`, and overwrites them."""
-        squares = self._moves[: self._waiting].square_()
+        """Adds the lengths of the moves `(steps, d, B)`, and may overwrite them."""
+        self._waiting, waiting = 0, self._waiting
+        if self._in_cpp is not None:
+            self._in_cpp()
+            return
+        squares = self._moves[:waiting].square_()
         few = squares.shape[1] <= 4  # rows of long memory are added faster one by one
         lengths = (reduce(Tensor.add_, squares.unbind(1)) if few else squares.sum(1)).sqrt_()
         hops += lengths[0] if len(lengths) == 1 else lengths.sum(0)
-        self._waiting = 0

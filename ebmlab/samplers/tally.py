@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from ebmlab.domains import Domain, Finite
+from ebmlab.domains import Domain, Finite, Real
+from ebmlab.native.moves import moves
 from ebmlab.numerics.noise import wide
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.state import Info, State
@@ -16,6 +17,7 @@ from ebmlab.samplers.state import Info, State
 TOGETHER = 2**17  # numbers that are read at once, about: an operation on fewer takes as long
 MOST = 64  # steps that are read at once
 BYTE = 127  # the largest number of one
+FEW = 16  # numbers of a chain, which fill no vectors: torch adds up several steps as fast
 
 
 def steps_together(size: int) -> int:
@@ -32,7 +34,8 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
     """The last x of a chain, and the sum of its reports.
 
     Every operation takes microseconds, however few the numbers. So small reports are kept and read several at once. Of
-    many chains the moves alone are kept, and on a finite domain counted in bytes, which memory gives faster.
+    many chains the moves alone are kept, and on a finite domain counted in bytes, which memory gives faster. Where
+    there is a kernel in C++, it adds them up at once.
 
     Args:
         domain: of the states.
@@ -63,14 +66,15 @@ def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> t
 
 
 def _one_by_one(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> tuple[Tensor, Info]:
-    sums = _Sums(x)
-    path = _Changes(domain, x) if isinstance(domain, Finite) else _Moves(domain, x)
+    sums, path = _Sums(x), _path(domain, x)
+    laws = moves(x, sums.acceptance)
     for state, info in chain:
         x = state.x
         sums.evaluations += info.evaluations
         accepted, moved = info.later()
         if isinstance(accepted, Sure):
-            sums.add_sure(1, accepted.law)
+            seen = accepted.law is not None and laws is not None and laws.add_nan(accepted.law)
+            sums.add_sure(1, None if seen else accepted.law)
         else:
             sums.acceptance += accepted if isinstance(accepted, Tensor) else accepted()
         if isinstance(moved, Moved) and not (moved.new.requires_grad or moved.old.requires_grad):
@@ -80,6 +84,29 @@ def _one_by_one(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) 
         del info, accepted, moved
     sums.hops += path.hops()
     return x, sums.total()
+
+
+def _path(domain: Domain, x: Tensor) -> _Changes | _Moves | _InCpp:
+    finite, sums = isinstance(domain, Finite), wide(x.new_zeros(len(x)))
+    kernel = moves(x, sums) if domain.size >= FEW and (finite or type(domain) is Real) else None
+    if kernel is not None:
+        return _InCpp(domain, sums, kernel.add_changes if finite else kernel.add_distances)
+    return _Changes(domain, x) if isinstance(domain, Finite) else _Moves(domain, x)
+
+
+class _InCpp:
+    """Adds moves up by a kernel, each in one pass over memory."""
+
+    def __init__(self, domain: Domain, sums: Tensor, add: Callable[[Tensor, Tensor], bool]) -> None:
+        self._domain, self._add, self._sums, self._others = domain, add, sums, torch.zeros_like(sums)
+
+    def step(self, new: Tensor, old: Tensor) -> None:
+        if not self._add(new, old):
+            self._others += self._domain.hops(new, old)
+
+    def hops(self) -> Tensor:
+        """Where a coordinate changes, one number does, or two of a one-hot vector."""
+        return self._others + self._domain.lengths(self._sums.unsqueeze(1))
 
 
 class _Changes:

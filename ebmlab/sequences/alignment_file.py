@@ -23,7 +23,7 @@ PACKAGE = "package:"
 LONGEST = 2**31  # bytes of an alignment
 _NO_SEQUENCES = {"ss_pred", "ss_conf", "ss_dssp", "sa_dssp"}  # of HH-suite
 _DELETE_INSERTS = str.maketrans("", "", string.ascii_lowercase + ".")
-_SHOW_INSERTS = str.maketrans(".", "-")
+_SHOW_INSERTS = str.maketrans(string.ascii_lowercase + ".", string.ascii_uppercase + "-")  # no others, as ß has two
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,19 @@ class Rows:
 
     def columns(self, text: str) -> str:
         """The letters of a row that belong to columns, in upper case."""
-        return text.translate(_DELETE_INSERTS) if self.inserts else text.upper().translate(_SHOW_INSERTS)
+        return text.translate(_DELETE_INSERTS) if self.inserts else text.translate(_SHOW_INSERTS)
+
+    def inserted(self, text: str) -> int:
+        """How many letters of a row are inserts."""
+        return sum(map(text.count, string.ascii_lowercase)) if self.inserts else 0
 
     def residues(self, text: str) -> list[tuple[str, int]]:
         """Each letter of a row that is no gap, in upper case, and its column from 0; -1 for an insert."""
         found, column = [], 0
         for letter in text:
-            is_insert = self.inserts and (letter.islower() or letter == ".")
+            is_insert = self.inserts and not letter.translate(_DELETE_INSERTS)
             if letter not in ("-", ".", self.gap):
-                found.append((letter.upper(), -1 if is_insert else column))
+                found.append((letter.translate(_SHOW_INSERTS), -1 if is_insert else column))
             column += not is_insert
         return found
 

@@ -18,7 +18,7 @@ UNKNOWN = 255  # stands for a letter that is not in the alphabet
 
 @dataclass(frozen=True)
 class Alphabet:
-    """Letters in the order of their values. The named alphabets have the gap first.
+    """Letters in the order of their values, whatever their case. The named alphabets have the gap first.
 
     Attributes:
         letters: each a single character other than white space, none twice.
@@ -39,14 +39,14 @@ class Alphabet:
         """The alphabet that is called `protein`, `rna` or `dna`, or that of the given letters.
 
         Raises:
-            UserError: there are fewer than two letters, or one of them twice, or no letter of a gap.
+            UserError: there are fewer than two letters, or one of them twice, in either case, or no letter of a gap.
         """
         letters = NAMED.get(name.lower(), name)
         wrong = any(letter.isspace() or not letter.isascii() for letter in letters)
-        if len(letters) < 2 or len(letters) >= UNKNOWN or len(set(letters)) < len(letters) or wrong:
+        if len(letters) < 2 or len(letters) >= UNKNOWN or len(set(letters.upper())) < len(letters) or wrong:
             raise UserError(
-                f"the alphabet is '{name}', but must be {', '.join(NAMED)}, or two or more letters, none twice, such "
-                "as -ACGT"
+                f"the alphabet is '{name}', but must be {', '.join(NAMED)}, or two or more letters, none twice in "
+                "either case, such as -ACGT"
             )
         if len(gap) != 1:
             raise UserError(f"gap is '{gap}', but must be one letter")
@@ -57,22 +57,33 @@ class Alphabet:
         """The number of the gap; None in an alphabet without one."""
         return self.letters.index(self.gap) if self.gap in self.letters else None
 
+    @property
+    def takes_t_as_u(self) -> bool:
+        """Whether T and U are one letter, as in an alphabet of nucleotides that has one of them."""
+        bases = set(self.letters.upper()) - {self.gap.upper()}
+        return bases <= set("ACGTU") and len(bases & set("TU")) == 1
+
     def encode(self, texts: Sequence[str]) -> NDArray[np.uint8]:
-        """Values `(N, L)` of N texts of one length L; `UNKNOWN` for letters that are not in the alphabet.
+        """Values `(N, L)` of N texts of one length L, in either case; `UNKNOWN` for letters outside the alphabet.
 
         An alphabet of nucleotides takes T as U, or U as T, whichever of them it lacks.
 
         Example:
-            >>> Alphabet.of("rna").encode(["GATU"]).tolist()
+            >>> Alphabet.of("rna").encode(["GATu"]).tolist()
             [[3, 1, 4, 4]]
         """
         table = np.full(256, UNKNOWN, np.uint8)
-        table[np.frombuffer(self.letters.encode(), np.uint8)] = np.arange(len(self.letters), dtype=np.uint8)
-        bases = set(self.letters) - {self.gap}
-        if bases <= set("ACGTU") and len(bases & set("TU")) == 1:
-            table[[*b"TU"]] = table[[*b"TU"]].min()
+        for letters in (self.letters.swapcase(), self.letters):
+            table[np.frombuffer(letters.encode(), np.uint8)] = np.arange(len(letters), dtype=np.uint8)
+        if self.takes_t_as_u:
+            table[[*b"TUtu"]] = table[[*b"TU"]].min()
         joined = "".join(texts).encode("ascii", "replace")
         return table[np.frombuffer(joined, np.uint8)].reshape(len(texts), -1)
+
+    def value(self, letter: str) -> int | None:
+        """The value of one letter, read as by `encode`; None if it is not in the alphabet."""
+        value = int(self.encode([letter])[0, 0])
+        return None if value == UNKNOWN else value
 
     def decode(self, values: Any) -> list[str]:
         """The texts of values `(N, L)`."""

@@ -123,11 +123,11 @@ def read_family(
     rows = replace(read_rows(file, inserts), gap=gap)
     texts = [rows.columns(text) for text in rows.texts]
     _check_lengths(file, rows, texts)
-    values = letters.encode(_with_case(texts, letters))
+    values = letters.encode(texts)
     if gap != "-" and "-" not in letters.letters and letters.gap_value is not None:
         values[letters_of(texts) == ord("-")] = letters.gap_value
     gaps = _is(values, letters.gap_value)
-    dropped_inserts = sum(sum(letter.islower() for letter in text) for text in rows.texts) if rows.inserts else 0
+    dropped_inserts = sum(map(rows.inserted, rows.texts))
     columns = np.flatnonzero(gaps.mean(0) <= max_column_gaps)
     if not len(columns):
         raise UserError(f"{file}: each column has more than {max_column_gaps:.0%} gaps: set max_column_gaps higher")
@@ -161,12 +161,6 @@ def read_family(
         kept=torch.from_numpy(kept),
         dropped=dropped,
     )
-
-
-def _with_case(texts: list[str], letters: Alphabet) -> list[str]:
-    """The texts in lower case for an alphabet in lower case."""
-    lower = letters.letters.lower() == letters.letters != letters.letters.upper()
-    return [text.lower() for text in texts] if lower else texts
 
 
 def _is(values: NDArray[np.uint8], value: int | None) -> NDArray[np.bool_]:

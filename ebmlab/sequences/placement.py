@@ -70,8 +70,9 @@ def place(residues: Sequence[Residue], family: Family) -> Placement:
         >>> place(chain, read_family("a.fasta")).residue.tolist()
         [-1, 0, 1, 2, -1, 3, 4]
     """
-    sequence = "".join(residue.letter for residue in residues)
-    rows = ["".join(letter for letter, _ in family.rows.residues(text)) for text in family.rows.texts]
+    alike = str.maketrans("T", "U") if family.alphabet.takes_t_as_u else {}
+    sequence = "".join(residue.letter for residue in residues).translate(alike)
+    rows = ["".join(letter for letter, _ in family.rows.residues(text)).translate(alike) for text in family.rows.texts]
     words = _words(sequence)
     shared = [len(words & _words(row)) for row in rows]
     candidates = sorted(range(len(rows)), key=lambda row: -shared[row])[:CANDIDATES]

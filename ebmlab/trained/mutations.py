@@ -64,10 +64,11 @@ class MutationScan:
     def score(self, name: str) -> float | None:
         """The score of a mutant such as A42G, or A42G:K50L; None if the model lacks a site or a letter of it.
 
-        A nonsense mutant such as A42* has a letter that a model of proteins lacks.
+        A nonsense mutant such as A42* has a letter that a model of proteins lacks. T and U are one letter of a model of
+        nucleic acids.
 
         Raises:
-            UserError: it is no name of a mutant, or names another residue than the sequence has.
+            UserError: it is no name of a mutant, names a residue twice, or another one than the sequence has.
 
         Example:
             >>> from ebmlab.data.preprocessing import Preprocessing
@@ -79,27 +80,45 @@ class MutationScan:
             >>> scan.score("G1A:A2C"), scan.score("G7A")
             (0.0, None)
         """
+        if (changes := self._changes(name)) is None:
+            return None
         changed = self.values.clone()
-        for part in _BETWEEN.split(name.strip()):
-            if (found := _MUTATION.fullmatch(part.strip())) is None:
-                raise UserError(f"{name[:40]} is no mutant such as A42G or A42G:K50L")
-            before, number, after = found[1].upper(), int(found[2]), found[3].upper()
-            sites = ((self.numbers == number) & self.residues).nonzero().flatten().tolist()
-            if not sites or after not in self.alphabet.letters:
-                return None
-            here = self.alphabet.letters[int(self.values[sites[0]])]
-            if here != before:
-                raise UserError(
-                    f"{name[:40]}: the sequence has {here} at {number}, not {before}: say which number its first "
-                    "residue has",
-                    option="first",
-                )
-            changed[sites[0]] = self.alphabet.letters.index(after)
+        for site, value in changes:
+            changed[site] = value
         if int((changed != self.values).sum()) == 1:
             site = int((changed != self.values).nonzero())
             return float(self.scores[site, changed[site]])
         energies = self.model.energy(torch.stack([self.values, changed])).double()
         return float(energies[0] - energies[1])
+
+    def spelled(self, name: str) -> str | None:
+        """The name of a mutant as `mutants` spells it, in the model's letters; None and errors as in `score`."""
+        if (changes := self._changes(name)) is None:
+            return None
+        letters = self.alphabet.letters
+        return ":".join(f"{letters[int(self.values[i])]}{int(self.numbers[i])}{letters[a]}" for i, a in changes)
+
+    def _changes(self, name: str) -> list[tuple[int, int]] | None:
+        """The sites that a mutant changes, and their values in it; None and errors as in `score`."""
+        changes: list[tuple[int, int]] = []
+        for part in _BETWEEN.split(name.strip()):
+            if (found := _MUTATION.fullmatch(part.strip())) is None:
+                raise UserError(f"{name[:40]} is no mutant such as A42G or A42G:K50L")
+            before, number, after = found[1], int(found[2]), self.alphabet.value(found[3])
+            sites = ((self.numbers == number) & self.residues).nonzero().flatten().tolist()
+            if not sites or after is None:
+                return None
+            here = int(self.values[sites[0]])
+            if self.alphabet.value(before) != here:
+                raise UserError(
+                    f"{name[:40]}: the sequence has {self.alphabet.letters[here]} at {number}, not {before}: say which "
+                    "number its first residue has",
+                    option="first",
+                )
+            if sites[0] in dict(changes):
+                raise UserError(f"{name[:40]} changes the residue {number} twice: name each once")
+            changes.append((sites[0], after))
+        return changes
 
 
 @torch.no_grad()

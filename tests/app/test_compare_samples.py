@@ -35,12 +35,37 @@ def test_laws_are_told_apart(files: list[np.ndarray]) -> None:
 
     found = table("a.npy", "b.npy", "c.npy", "chains.npy")
     assert found["samples"] == ["400"] * 4
+    assert found["chains"] == ["-", "-", "-", "4"]
     same, other, chains = map(float, found["p"][1:])
-    assert same > 0.01 and other < 0.01 and chains == same
+    assert same > 0.01 and other < 0.01 and chains > 0.01
     x, y = (torch.tensor(files[k]).double() for k in (0, 2))
     mmd = float(hamming_mmd(x, y, unbiased=True))
     assert float(found["MMD^2 to the first"][2]) == pytest.approx(mmd, rel=1e-2)
     assert found["largest R-hat"][0] == "-" and float(found["largest R-hat"][3]) < 1.1
+
+
+def test_states_of_a_chain_are_no_independent_samples(files: list[np.ndarray]) -> None:
+    """Chains that hold each draw for 25 steps say no more than the draws; those of another law are still found out."""
+    for k, name in enumerate(("a", "b", "other")):
+        np.save(f"{name}.npy", np.repeat(files[k][:200].reshape(20, 10, 10), 25, axis=0))
+    found = table("a.npy", "b.npy", "other.npy")
+    assert found["samples"] == ["5000"] * 3 and max(map(int, found["compared"])) <= 200
+    assert float(found["p"][1]) > 0.05 > float(found["p"][2])
+
+
+def test_all_chains_of_a_long_file_are_compared(files: list[np.ndarray]) -> None:
+    x = np.random.default_rng(1).integers(0, 2, (1000, 10, 6))
+    np.save("x.npy", x)
+    x[:, [1, 2, 3, 4, 6, 7, 8, 9]] = 1  # every fifth of the 10,000 states is one of the chains 0 and 5
+    np.save("stuck.npy", x)
+    assert float(table("x.npy", "stuck.npy")["p"][1]) < 0.01
+
+
+def test_single_samples_are_not_compared(files: list[np.ndarray]) -> None:
+    np.save("one.npy", files[0][:1])
+    for names in (("a.npy", "one.npy"), ("one.npy", "a.npy")):
+        found = table(*names)
+        assert found["p"] == found["MMD^2 to the first"] == ["-", "-"]
 
 
 def write_csv(name: str, x: np.ndarray, header: str) -> None:
@@ -106,9 +131,11 @@ def test_spins_beside_bits_are_refused(files: list[np.ndarray]) -> None:
 def test_errors_are_one_line(files: list[np.ndarray]) -> None:
     np.save("wide.npy", np.zeros((5, 3)))
     np.save("real.npy", np.full((5, 10), 0.5))
+    np.save("infinite.npy", np.full((5, 10), np.inf))
     for names, message in (
         (("a.npy", "wide.npy"), "samples of 3 numbers"),
         (("a.npy", "real.npy"), "not whole"),
+        (("a.npy", "infinite.npy"), "infinite.npy holds numbers that are not whole"),
         (("a.npy", "b.npy", "--out", "t.md"), "only printed"),
     ):
         with pytest.raises(UserError, match=message):

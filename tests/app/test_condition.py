@@ -21,6 +21,7 @@ PLAIN = Preprocessing((1, 2, 2))
     [
         (FAMILY, "4=A,1=3", {2: 1, 0: 3}),
         (WHOLE, "1=C", {0: 2}),
+        (WHOLE, "1=T,2=a", {0: 4, 1: 1}),
         (SPINS, "5=1", {2: 1}),
         (PEOPLE, "height=171.5,0=2", {1: 171.5, 0: 2}),
         (TWICE, "b=1,2=0", {1: 1, 2: 0}),
@@ -48,7 +49,7 @@ def test_numbers_are_names_where_names_are_numbers(
         (TWICE, "a=1", "several columns are called a: give one by its number, from 0 on"),
         (PEOPLE, "kind=1,0=1", "column kind is given twice"),
         (PLAIN, "4=1", "there is no coordinate 4; an event has 4, from 0 on"),
-        (PEOPLE, "colour=1", "colour=1 is not NUMBER=VALUE, such as kind=1"),
+        (PEOPLE, "colour=1", "there is no column colour; there are "),
     ],
 )
 def test_what_is_in_no_column_is_refused_in_one_line(form: Preprocessing, condition: str, line: str) -> None:

@@ -99,6 +99,19 @@ def test_labels_bits_and_offsets_travel(folder: None) -> None:
     assert read("back.bqm").names == ("b", "a") and read("back.bqm").offset == read("qubo.bqm").offset == 0.25
 
 
+def test_labels_of_two_numbers_or_of_fractions_travel(folder: None) -> None:
+    """As the squares of a grid have them."""
+    dimod = pytest.importorskip("dimod")
+    h, J = {(0, 1): 1.0, ("a", 2): -2.0, 0.5: 3.0}, {((0, 1), ("a", 2)): 0.25, (0.5, ("a", 2)): -1.5}
+    write(read((h, J)), "grid.bqm")
+    main(["convert", "grid.bqm", "mine"])
+    for name in ("back.bqm", "back.json"):
+        main(["convert", "mine", name])
+        assert read(name).names == ((0, 1), ("a", 2), 0.5)
+    with Path("back.bqm").open("rb") as file:
+        assert dimod.BinaryQuadraticModel.from_file(file).is_almost_equal(dimod.BinaryQuadraticModel.from_ising(h, J))
+
+
 def test_numbers_of_nodes_are_labels_too(folder: None, capsys: pytest.CaptureFixture[str]) -> None:
     """Samples whose nodes come in another order are put in that of the model."""
     Path("chain.rud").write_text("3 2\n1 2 1\n2 3 -2\n")

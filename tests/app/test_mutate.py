@@ -80,6 +80,8 @@ def test_scores_are_differences_of_energies_and_names_count_residues(model: Trai
         scan.score(f"{'A' if WILD[0] != 'A' else 'C'}44G")
     with pytest.raises(UserError, match=r"p.Ala44 is no mutant such as A42G"):
         scan.score("p.Ala44")
+    with pytest.raises(UserError, match=f"{WILD[0]}44A:{WILD[0]}44C changes the residue 44 twice"):
+        scan.score(f"{WILD[0]}44A:{WILD[0]}44C")
 
 
 def test_a_gap_has_no_mutants(model: TrainedModel) -> None:
@@ -200,6 +202,34 @@ def test_a_gap_of_another_letter_is_no_residue(gap: str, tmp_path: Path) -> None
         scan = mutation_scores(model, text)
         assert [name for name, _ in scan.mutants()[:4]] == ["A1C", "A1G", "A1U", "C2A"]
         assert len(scan.mutants()) == 5 * 3
+
+
+@pytest.mark.parametrize("letters", ["-ACGU", "-ACGT", "-acgu"])
+def test_names_of_mutants_may_have_t_or_u_in_either_case(letters: str, run: Callable[..., None]) -> None:
+    torch.manual_seed(0)
+    energy = Potts(4, 5)
+    for parameter in energy.parameters():
+        torch.nn.init.normal_(parameter)
+    write(Foreign(energy, "plmc", form="values", facts={"alphabet": letters}), "given.model")
+    main(["convert", "given.model", "mine"])
+    model = ebmlab.load("mine")
+    here, there = model.energy(torch.tensor([[3, 1, 4, 2], [3, 4, 2, 2]])).tolist()  # GAUC and GUCC
+    for text in ("GAUC", "GATC", "gatc"):
+        scan = mutation_scores(model, text)
+        for name in ("A2U:U3C", "A2T:T3C", "a2t,U3c"):
+            assert scan.score(name) == pytest.approx(here - there, abs=1e-4)
+        mutants = dict(scan.mutants())
+        a, c, u = (letters[k] for k in (1, 2, 4))
+        assert scan.score("A2T") == scan.score("a2u") == mutants[f"{a}2{u}"]
+        assert (scan.spelled("A2T:t3C"), scan.spelled("A2N")) == (f"{a}2{u}:{u}3{c}", None)
+        with pytest.raises(UserError, match=f"the sequence has {u} at 3, not C"):
+            scan.score("C3T")
+    Path("wild.fasta").write_text(">wild\nGATC\n")
+    Path("dms.csv").write_text("mutant,score\nA2T,1\nT3C,2\nu3g,3\n")
+    main(["mutate", "wild.fasta", "--ckpt_path", "mine", "--output=m.csv", "--measured", "dms.csv"])
+    with Path("m.csv").open() as file:
+        measured = {row["mutant"].upper(): row["measured"] for row in csv.DictReader(file) if row["measured"]}
+    assert measured == {f"A2{u.upper()}": "1", f"{u.upper()}3C": "2", f"{u.upper()}3G": "3"}
 
 
 @pytest.fixture

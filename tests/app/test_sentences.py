@@ -14,6 +14,7 @@ from helpers_tier import cases
 
 from ebmlab.app import quiet_lightning
 from ebmlab.app.checks import why_idle
+from ebmlab.app.class_help import class_help
 from ebmlab.app.cli import main
 from ebmlab.app.finished_run import read_run
 from ebmlab.app.known_classes import meant
@@ -201,10 +202,38 @@ def test_the_options_of_a_class(capfd: pytest.CaptureFixture[str], fails: Fails)
     for words in (["--model.energy.help", "ebmlab.energies.RBM"], ["--model.energy.help=RBM"]):
         main(["fit", *words])
         assert "--model.energy.num_hidden" in capfd.readouterr().out
-    assert "needs a class" in fails("fit", "--model.energy.help", bare=True)
+    for words, line in {
+        ("fit", "--model.energy.help"): "--model.energy.help needs a class, such as --model.energy.help RBM (",
+        ("fit", "--data.help"): "--data.help needs a class, such as --data.help Arrays (",
+        ("fit", "--trainer.help"): "--trainer.help needs a class, such as --model.energy.help RBM (",
+        ("sample", "--samplers.help"): "--samplers.help needs a class, such as --samplers.help DMALA (",
+    }.items():
+        assert line in fails(*words, bare=True)
     assert "there is no class Nothing" in fails("fit", "--model.energy.help=Nothing", bare=True)
     assert "there is no class Array; did you mean datamodules.Arrays?" in fails("fit", "--data.help=Array", bare=True)
     assert "predict --ckpt_path RUN draws from a trained model" in fails("sample", "--ckpt_path=a", bare=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["fit", "--callbacks.help", "SampleGrid"], "--callbacks.SampleGrid.num_samples NUM"),
+        (["fit", "--trainer.callbacks.help=callbacks.SampleGrid"], "--callbacks.SampleGrid.num_samples NUM"),
+        (["fit", "--callbacks.SampleGrid.help"], "--callbacks.SampleGrid.num_samples NUM"),
+        (["fit", "--callbacks.ModelCheckpoint_2.help"], "--callbacks.ModelCheckpoint.monitor MON"),
+        (["sample", "--targets.help", "Ising"], "--targets.NAME.coupling COUP"),
+        (["sample", "--samplers.help", "DMALA"], "--samplers.NAME.sampler.step_size STEP"),
+    ],
+)
+def test_the_options_that_help_shows_can_be_given(words: list[str], option: str) -> None:
+    assert f"\n  {option}" in str(class_help(words))
+
+
+def test_the_help_of_sample_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["sample", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Runs samplers on targets from the same starts" in shown and "command line tool" not in shown
 
 
 def test_who_lives_elsewhere_asks_for_settings(fails: Fails) -> None:

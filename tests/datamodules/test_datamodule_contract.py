@@ -99,6 +99,11 @@ def test_event_shape_and_hyperparameters_are_known_before_data(make: Make) -> No
     torch.testing.assert_close(next(iter(again.train_dataloader())), next(iter(module.train_dataloader())))
 
 
+def test_the_domains_of_the_class_which_list_shows_hold_those_of_its_states(make: Make) -> None:
+    module = make()
+    assert set(module.domains) <= set(type(module).domains)
+
+
 def test_settings_are_kept_but_sent_to_no_logger(make: Make) -> None:
     """The command line logs the whole config; twice would clash."""
     module = make()

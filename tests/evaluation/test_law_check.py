@@ -84,6 +84,19 @@ def test_a_reference_stands_in_for_the_sum() -> None:
     assert law_check(large, large.random(100), reference=large.random(100)).count == 100
 
 
+def test_chains_as_reference_count_as_their_effective_samples() -> None:
+    """Chains that hold each state for 50 steps have as many states as draws held once, and no more."""
+    torch.manual_seed(0)
+    energy = small()
+    draws = exact_samples(energy, 150).view(15, 10, 5)
+    held, good = draws.repeat_interleave(50, 0), exact_samples(energy, 5000)
+    assert law_check(energy, good, reference=held).follows
+    assert not law_check(energy, good, reference=held.flatten(0, 1)).follows
+    assert not law_check(energy, energy.random(5000), reference=held).follows
+    with pytest.raises(UserError, match="at least 30 samples, got 1"):
+        law_check(energy, good, reference=good[:1])
+
+
 def test_bits_of_an_rbm() -> None:
     torch.manual_seed(0)
     energy = RBM(6, 3)

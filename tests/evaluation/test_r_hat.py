@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ebmlab.errors import UserError
-from ebmlab.evaluation import r_hat
+from ebmlab.evaluation import effective_sample_size, r_hat
 from ebmlab.evaluation.r_hat import split_r_hat
 
 
@@ -71,6 +71,17 @@ def test_shapes_chunks_and_precision(monkeypatch):
     torch.testing.assert_close(split_r_hat(x), whole)
     x[3, 1, 2, 2] = torch.nan
     assert split_r_hat(x).isnan().nonzero().tolist() == [[2, 2]]
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_draw_that_is_not_finite_shows_in_every_place(bad):
+    for num_steps in (8, 9):
+        for step in range(num_steps):
+            x = torch.randn(num_steps, 2, 2)
+            x[step, 0, 1] = bad
+            assert split_r_hat(x).isnan().tolist() == [False, True], (num_steps, step)
+            assert effective_sample_size(x).isnan().tolist() == [False, True], (num_steps, step)
+            assert effective_sample_size(x, per_chain=True).isnan().nonzero().tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("shape", [(100,), (3, 2)])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from ebmlab.errors import UserError
 from ebmlab.exchange import make, read, write
 from ebmlab.exchange.foreign import Foreign
+from ebmlab.problems import pose
 
 EDGES = [("b", "a", 2.0), ("b", "c", -0.5), ("c", "a", 1.0), ("d", "a", 3.25)]
 
@@ -60,6 +63,8 @@ def test_networkx_there_and_back() -> None:
     assert list(again.nodes) == list(given.nodes)
     weight = {frozenset(pair): w for *pair, w in given.edges(data="weight", default=1)}
     assert {frozenset(pair): w for *pair, w in again.edges(data="weight")} == weight
+    nodes = read(networkx.Graph([(np.int64(5), np.int64(3))])).names
+    assert nodes == (5, 3) and {type(node) for node in nodes} == {int}
     for bad, message in [(networkx.DiGraph([(0, 1)]), "directed"), (networkx.Graph([(0, 0)]), "to itself")]:
         with pytest.raises(UserError, match=message):
             read(bad)
@@ -73,6 +78,36 @@ def test_what_is_written_is_read(suffix: str, tmp_path: Path) -> None:
     again, x = read(tmp_path / f"b{suffix}"), torch.tensor(list(itertools.product((-1.0, 1.0), repeat=4)))
     assert torch.equal(again.value(x), read(path).value(x))
     assert again.names == (1, 2, 3, 4)
+
+
+def test_lines_that_begin_with_a_percent_sign_are_comments(tmp_path: Path) -> None:
+    path = tmp_path / "a.edges"
+    path.write_text("% sym\n%3 4\n1 2 0.5\n 2 3 2 # % no comment by itself\n")
+    found = read(path)
+    assert found.names == (1, 2, 3) and found.facts["edges"] == 2
+    assert found.value(torch.tensor([[-1, 1, 1], [-1, 1, -1]])).tolist() == [0.5, 2.5]
+    path.write_text("a %b\n")
+    assert read(path).names == ("a", "%b")
+    with pytest.raises(UserError, match="no names with spaces, '#' or a '%' in front"):
+        write(read(path), tmp_path / "b.edges")
+
+
+@pytest.mark.parametrize("joined", [2, 60])
+def test_values_of_large_whole_numbers_are_whole(joined: int, tmp_path: Path) -> None:
+    """Each weight has few digits, their sum more than float32 has room for."""
+    order = random.Random(0)
+    edges = [(i, j, order.randint(1, 10**6)) for i in range(1, 201) for j in range(max(1, i - joined), i)]
+    path = tmp_path / "a.rud"
+    path.write_text(f"200 {len(edges)}\n" + "".join(f"{i} {j} {weight}\n" for i, j, weight in edges))
+    found, sides = read(path), [[order.choice((-1, 1)) for _ in range(200)] for _ in range(5)]
+    cuts = [sum(weight for i, j, weight in edges if side[i - 1] != side[j - 1]) for side in sides]
+    assert found.energy.dtype == torch.float32 and min(cuts) > 2**24
+    x = torch.tensor(sides)
+    assert found.value(x).tolist() == pose(found, "max_cut").decode(x.float()).value.tolist() == cuts
+    qubo = read({(i, j): 4 * weight for i, j, weight in edges})
+    bits = [[i for i, s in enumerate(side, 1) if s > 0] for side in sides]
+    values = [sum(4 * weight for i, j, weight in edges if {i, j} <= set(chosen)) for chosen in bits]
+    assert pose(qubo).decode(x.float()).value.tolist() == values
 
 
 BAD = [

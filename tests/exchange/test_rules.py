@@ -72,6 +72,26 @@ def test_a_matrix_is_refused_since_it_may_mean_several_problems() -> None:
             read(given)
 
 
+def test_labels_that_are_numbers_of_numpy_come_in_their_order() -> None:
+    """As in a QUBO whose keys are those of `numpy.nonzero`."""
+    Q = np.array([[0, 0, 0, 3.0], [0, -1, 2, 0], [0, 0, 0, -4], [0, 0, 0, 0.5]])
+    x = np.array([[1, 0, 0, 1], [0, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 0]])
+    keys = list(zip(*np.nonzero(Q), strict=True))
+    assert list(dict.fromkeys(int(i) for key in keys for i in key)) == [0, 3, 1, 2]
+    energies = np.einsum("bi,ij,bj->b", x, Q, x).tolist()
+    found = read({key: Q[key] for key in keys})
+    assert found.names == () and values(found, x.tolist()) == energies
+    moved = read({(i + 1, j + 1): Q[i, j] for i, j in keys})
+    assert moved.names == (1, 2, 3, 4) and values(moved, x.tolist()) == energies
+    assert {type(name) for name in moved.names} == {int} and moved.described()["names"] == [1, 2, 3, 4]
+    linear, quadratic = {i: Q[i, i] for i, _ in keys}, {key: Q[key] for key in keys if key[0] != key[1]}
+    given = problem("BINARY", linear | {3: 0.5}, quadratic, 0)
+    given.variables = [np.int64(key) for key in (3, 1, 0, 2)]
+    assert read(given).names == () and values(read(given), x.tolist()) == energies
+    spins = read(({i: Q[i, i] for i in reversed(range(4))}, quadratic))
+    assert spins.names == () and values(spins, [[-1, 1, 1, -1]]) == [-1 + 2 + 3 + 4 - 0.5]
+
+
 def test_both_orders_of_a_pair_add_up() -> None:
     found = read({(0, 1): 1.0, (1, 0): 2.0, (2, 2): 1.0})
     assert values(found, [[1, 1, 0], [1, 1, 1], [1, 0, 0]]) == [3, 4, 0]

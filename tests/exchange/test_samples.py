@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -57,6 +58,12 @@ def test_numbers_from_one_come_in_their_order(tmp_path: Path) -> None:
     (tmp_path / "set").write_text(sample_set(ROWS, [3, 1, 2]))  # type: ignore[list-item]
     assert read_samples(tmp_path / "set").tolist() == [[-1, 1, 1], [-1, 1, -1]]
     assert variables(tmp_path / "set") == ("1", "2", "3")
+
+
+def test_numbers_of_numpy_come_in_their_order() -> None:
+    record = SimpleNamespace(sample=np.array(ROWS), num_occurrences=np.array([1, 1]))
+    given = SimpleNamespace(variables=[np.int64(k) for k in (3, 1, 2)], record=record)
+    assert read_samples(given).tolist() == [[-1, 1, 1], [-1, 1, -1]]
 
 
 def test_variables_that_are_called_alike_are_refused(tmp_path: Path) -> None:
@@ -127,5 +134,9 @@ def test_a_large_model_is_judged_by_the_first_file(folder: None, capsys: pytest.
     np.save("more.npy", 2 * law[1] - 1)
     np.save("bad.npy", 1 - 2 * law[1])
     main(["score", "good.npy", "more.npy", "bad.npy", "--ckpt_path", "free", "--law"])
+    verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  law")]
+    assert "too many" in verdicts[0] and "no sign" in verdicts[1] and "NOT" in verdicts[2]
+    np.save("held.npy", np.repeat(2 * law[0, :150].reshape(15, 10, 60) - 1, 50, axis=0))  # 10 chains, 50 steps a state
+    main(["score", "held.npy", "more.npy", "bad.npy", "--ckpt_path", "free", "--law"])
     verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  law")]
     assert "too many" in verdicts[0] and "no sign" in verdicts[1] and "NOT" in verdicts[2]

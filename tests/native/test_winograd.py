@@ -69,7 +69,7 @@ def worst(found: Winograd, sizes: list[tuple[int, int]]) -> float:
     errors = [0.0]
     for channels in (16, 48, 64):
         for size in sizes:
-            convolution, shape = layer(channels), (3, channels, *size)
+            convolution, shape = layer(channels), (5, channels, *size)
             x, plus, grad, z = (images(*shape) for _ in range(4))
             for more in (None, plus):
                 pairs = zip(found.forward(x, convolution, plus=more), expected(x, convolution, more), strict=True)

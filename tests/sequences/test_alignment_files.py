@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,6 +121,30 @@ def test_alphabets(tmp_path: Path) -> None:
             UserError, match=f"the alphabet is '{wrong}', but must be protein, rna, dna, or two or more"
         ):
             read_family(path, alphabet=wrong)
+
+
+@pytest.mark.parametrize("letters", ["-acgu", "-AcGu", "ACGU-"])
+def test_an_alphabet_may_be_in_either_case(letters: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.fasta"
+    path.write_text(">one\nacgu\n>two\nAC-T\n>three\naC-t\n")
+    family = read_family(path, alphabet=letters, max_column_gaps=1, max_sequence_gaps=1)
+    ends = "".join(letters[letters.upper().index(base)] for base in "ACGU")
+    two = ends[:2] + "-" + ends[3]
+    assert family.alphabet.decode(family.values) == [ends, two, two] and family.dropped.unknown == 0
+    assert [family.alphabet.value(letter) for letter in "tUx"] == [letters.upper().index("U")] * 2 + [None]
+    with pytest.raises(UserError, match=r"the alphabet is '-ACGTa', but must be .* none twice in either case"):
+        read_family(path, alphabet="-ACGTa")
+
+
+@pytest.mark.parametrize("inserts", ["keep", "drop"])
+@pytest.mark.parametrize("letter", ["\N{LATIN SMALL LETTER SHARP S}", "\N{LATIN SMALL LETTER DOTLESS I}"])
+def test_a_letter_whose_upper_case_is_of_an_alphabet_is_unknown(letter: str, inserts: Any, tmp_path: Path) -> None:
+    """The upper case of the first is SS, of the second I."""
+    path = tmp_path / "a.fasta"
+    path.write_text(f">one\nA{letter}CD\n>two\nAECD\n", encoding="utf-8")
+    family = read_family(path, inserts=inserts, unknown="gap", max_sequence_gaps=1, max_column_gaps=1)
+    assert family.alphabet.decode(family.values) == ["A-CD", "AECD"] and family.dropped.unknown_as_gaps == 1
+    assert family.residues(0) == [("A", 0), (letter, 1), ("C", 2), ("D", 3)]
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,16 @@ def test_residues_are_placed_by_sequence_alone(tmp_path: Path) -> None:
     assert placement.position.tolist() == steps
 
 
+@pytest.mark.parametrize("alphabet", ["rna", "dna"])
+def test_bases_of_a_structure_are_placed_whether_they_are_written_as_t_or_u(alphabet: str, tmp_path: Path) -> None:
+    chain = "GUAUUCUUAGUUUAUUGCUUAUGUCUUAUU"
+    path = tmp_path / "a.fasta"
+    path.write_text(f">one\n{chain.replace('U', 'T')}\n>two\n{chain[::-1]}\n")
+    found = place(_residues(chain[:12] + chain[14:]), read_family(path, alphabet))
+    assert found.name == "one" and found.identity == 1
+    assert found.residue.tolist() == [*range(12), -1, -1, *range(12, 28)]
+
+
 def test_a_structure_of_another_family_or_length_is_refused(tmp_path: Path) -> None:
     family = read_family(write_family(tmp_path / "a.fasta", sites=30))
     wild = family_texts(sites=30)[0]

@@ -183,7 +183,7 @@ class Potts(Energy):
         by_first, by_second = self.coupling.mean(2, keepdim=True), self.coupling.mean(1, keepdim=True)
         mean = self.coupling.mean((1, 2), keepdim=True)
         self._move_to_fields(by_first.squeeze(2) - mean.squeeze(2), by_second.squeeze(1) - mean.squeeze(1))
-        self.coupling.sub_(by_first).sub_(by_second).add_(mean)
+        self.coupling.copy_(zero_sum(self.coupling))
         self.field.sub_(self.field.mean(1, keepdim=True))
         return self
 
@@ -261,6 +261,12 @@ class Potts(Energy):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}, "_steady": False}
+
+
+def zero_sum(coupling: Tensor) -> Tensor:
+    """Couplings `(..., q, q)` of two values in the zero-sum gauge: without what depends on one of the values alone."""
+    centred = coupling - coupling.mean(-1, keepdim=True)
+    return centred.sub_(centred.mean(-2, keepdim=True))
 
 
 def _same(kept: Tensor | None, now: Tensor) -> bool:
