@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from ebmlab.native import normal, uniform
 from ebmlab.numerics.noise import wide
 from ebmlab.samplers.by_chain import Moved
 from ebmlab.samplers.kernel import Kernel, UnevenKernel
-from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic, kinetic_rise, length_unit
+from ebmlab.samplers.metric import Scale, as_scale, check_scale, drift, kick, kinetic_rise, length_unit
 from ebmlab.samplers.metropolis import metropolis
 from ebmlab.samplers.numbers import Number
 from ebmlab.samplers.sampler import Sampler
@@ -63,26 +63,9 @@ def leapfrog(
     """Follows x and v along dx/dt = S v, dv/dt = -S' dE/dx (Neal 2011, Eq. 5.18-5.20).
 
     In z of x = S z all masses are 1. A trajectory of -v from the end leads back.
-
-    One that diverges may end in NaN, as of infinity less infinity. It is told by a velocity for which H loses all
-    digits after the point, and its energies there are infinite. NaN after any other trajectory is the energy's own.
     """
-    (epsilon,), scale = settings, options.scale
-    x, velocity = state.x, kick(velocity, scale, 0.5 * epsilon, state.grad)
-    fastest = None
-    for _ in range(options.num_leapfrog - 1):
-        fastest = velocity.abs() if fastest is None else torch.fmax(fastest, velocity.abs())
-        x = drift(x, scale, epsilon, velocity)
-        velocity = kick(velocity, scale, epsilon, energy.gradient(x))
-    new = start(energy, drift(x, scale, epsilon, velocity), settings, options)
-    end = kick(velocity, scale, 0.5 * epsilon, new.grad)
-    if fastest is None:
-        return new, end
-    total = new.energy + kinetic(end)
-    fast = torch.fmax(fastest, velocity.abs()).flatten(1).amax(1) > torch.finfo(velocity.dtype).eps ** -0.5
-    diverged = fast & (total != total)  # NaN
-    new = replace(new, energy=new.energy.masked_fill(diverged, torch.inf))
-    return new, end.masked_fill(diverged.view(-1, *[1] * (end.dim() - 1)), torch.inf)
+    new, velocity, _ = _followed(energy, state, velocity, settings, options, watch=False)
+    return new, velocity
 
 
 def step(
@@ -97,12 +80,40 @@ def step(
 
     H = E(x) + |v|^2 / 2 is nearly constant along it. `velocity` and `chance` are v and a uniform number `(B,)`, where
     they have been drawn before.
+
+    A trajectory that diverges may end in NaN, as of infinity less infinity, and is rejected with probability 0. It is
+    told by a velocity for which H loses all digits after the point. NaN after any other one is the energy's own.
     """
     begin = normal(state.x) if velocity is None else velocity
-    new, end = leapfrog(energy, state, begin, settings, options)
-    accepted, probability = metropolis(state.energy - new.energy - kinetic_rise(end, begin), chance)
+    watch = torch.compiler.is_compiling() or not begin.is_cpu  # no look at numbers decides what a program does next
+    new, end, diverged = _followed(energy, state, begin, settings, options, watch)
+    log_ratio = state.energy - new.energy - kinetic_rise(end, begin)
+    evaluations = options.num_leapfrog
+    if not watch and bool(log_ratio.isnan().any()):  # rarely, so that all are followed once more
+        diverged = _followed(energy, state, begin, settings, options, watch=True)[2]
+        evaluations *= 2
+    if diverged is not None:
+        log_ratio = log_ratio.masked_fill(diverged & log_ratio.isnan(), -torch.inf)
+    accepted, probability = metropolis(log_ratio, chance)
     after = new.overwritten(accepted, state)
-    return after, Info(probability, Moved(energy.domain, after.x, state.x), evaluations=float(options.num_leapfrog))
+    return after, Info(probability, Moved(energy.domain, after.x, state.x), evaluations=float(evaluations))
+
+
+def _followed(
+    energy: Energy, state: HMCState, velocity: Tensor, settings: Sequence[Number], options: Options, watch: bool
+) -> tuple[HMCState, Tensor, Tensor | None]:
+    """The end of a trajectory, its velocity, and with `watch` which ones have diverged, `(B,)`."""
+    (epsilon,), scale = settings, options.scale
+    limit = torch.finfo(velocity.dtype).eps ** -0.5
+    x, velocity = state.x, kick(velocity, scale, 0.5 * epsilon, state.grad)
+    fast = velocity.abs() > limit if watch else None
+    for _ in range(options.num_leapfrog - 1):
+        x = drift(x, scale, epsilon, velocity)
+        velocity = kick(velocity, scale, epsilon, energy.gradient(x))
+        fast = None if fast is None else fast | (velocity.abs() > limit)
+    new = start(energy, drift(x, scale, epsilon, velocity), settings, options)
+    diverged = None if fast is None else fast.flatten(1).any(1)
+    return new, kick(velocity, scale, 0.5 * epsilon, new.grad), diverged
 
 
 class Numbers(NamedTuple):

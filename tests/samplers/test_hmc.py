@@ -136,6 +136,8 @@ def test_trajectories_that_overflow_are_rejected_with_probability_0(dtype: torch
     new, _ = leapfrog(target, start(target, x, (), options), torch.randn_like(x), (0.7,), options)
     assert 0.1 < new.x.isnan().any(1).double().mean() < 0.9
     info = HMC(0.7, 10).sample(target, x, 1)[1]
+    assert info.evaluations == 20, "they are followed once more"
+    assert HMC(0.05, 10).sample(target, x, 1)[1].evaluations == 10
     moved = (info.hops > 0).to(dtype)
     assert moved.mean() > 0.1
     assert abs(info.acceptance.mean() - moved.mean()) < 4 * (moved - info.acceptance).std() / 5000**0.5
