@@ -140,5 +140,5 @@ def _threads(outputs: Tensor) -> int:
 
 
 def _check(t: Tensor, shape: Sequence[int]) -> None:
-    if t.shape != torch.Size(shape) or t.dtype != torch.float32 or t.device.type != "cpu":
+    if t.shape != shape or t.dtype != torch.float32 or not t.is_cpu:
         raise ValueError(f"StrideTwo: {t.dtype} {tuple(t.shape)} on {t.device}, which must be float32 {tuple(shape)}")

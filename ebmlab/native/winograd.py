@@ -153,7 +153,7 @@ def _like(x: Tensor) -> Tensor:
 
 
 def _check(t: Tensor, shape: Sequence[int]) -> None:
-    if t.shape != torch.Size(shape) or t.dtype != torch.float32 or t.device.type != "cpu":
+    if t.shape != shape or t.dtype != torch.float32 or not t.is_cpu:
         raise ValueError(f"Winograd: {t.dtype} {tuple(t.shape)} on {t.device}, which must be float32 {tuple(shape)}")
 
 
