@@ -31,7 +31,7 @@ def within(numbers: Tensor, size: int) -> bool:
 
 def require_float32(owner: str, t: Tensor, shape: Sequence[int]) -> None:
     """Raises `ValueError` unless a tensor has this shape, and holds float32 on a CPU."""
-    if t.shape != torch.Size(shape) or t.dtype != torch.float32 or t.device.type != "cpu":
+    if t.shape != shape or t.dtype != torch.float32 or not t.is_cpu:
         raise ValueError(f"{owner}: {t.dtype} {tuple(t.shape)} on {t.device}, which must be float32 {tuple(shape)}")
 
 
