@@ -67,19 +67,11 @@ def save_samples(
     """
     if num_samples < 1 or batch_size < 1:
         raise UserError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}")
-    target = Path(output) if output else folder / "samples"
+    target, form = Path(output) if output else folder / "samples", datamodule.preprocessing
     is_file = target.suffix in KINDS and not target.is_dir()
-    if target.exists() and not (target.is_dir() or is_file):
-        raise UserError(f"output is {target}, which is a file: name a folder, or a {NAMED} file")
-    if not is_file and not target.exists() and re.fullmatch(r"\.[A-Za-z]{2,5}", target.suffix):
-        raise UserError(f"output is {target}, but must be a {NAMED} file, or a folder")
-    if target.suffix == ".csv" and is_file and len(learner.energy.domain.shape) > 1:
-        raise UserError(f"output is {target}, but these samples are no rows of a table: name a .npy")
-    form = datamodule.preprocessing
-    if target.suffix == ".fasta" and is_file and not (form and form.letters):
-        raise UserError(f"output is {target}, but these samples are no sequences: name a .npy")
-    files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv", "fasta")]
-    files = [target, target.with_suffix(".png")] if is_file else files
+    _check_target(target, is_file, learner, form)
+    kinds = ("pt", "png", "csv", "fasta")
+    files = [target, target.with_suffix(".png")] if is_file else [target / f"samples.{kind}" for kind in kinds]
     if denoise is None and form is not None and len(form.shape) == 1:
         denoise = False  # a mean is a sharp picture, but no row of bits
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
@@ -123,6 +115,18 @@ def data_for(learner: Draws, datamodule: object, checkpoint: dict[str, Any]) -> 
     data = PlainData(type(datamodule).__name__, {}, domain)
     data.preprocessing = preprocessing or Preprocessing(domain.event_shape)
     return data
+
+
+def _check_target(target: Path, is_file: bool, learner: Draws, form: Preprocessing | None) -> None:
+    """Raises `UserError` unless samples can be written there: into a folder, or into a file of a kind that fits."""
+    if target.exists() and not (target.is_dir() or is_file):
+        raise UserError(f"output is {target}, which is a file: name a folder, or a {NAMED} file")
+    if not is_file and not target.exists() and re.fullmatch(r"\.[A-Za-z]{2,5}", target.suffix):
+        raise UserError(f"output is {target}, but must be a {NAMED} file, or a folder")
+    if target.suffix == ".csv" and is_file and len(learner.energy.domain.shape) > 1:
+        raise UserError(f"output is {target}, but these samples are no rows of a table: name a .npy")
+    if target.suffix == ".fasta" and is_file and not (form and form.letters):
+        raise UserError(f"output is {target}, but these samples are no sequences: name a .npy")
 
 
 def _free(learner: Draws, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:
