@@ -25,7 +25,7 @@ import ebmlab
 from benchmarks.zoo import RECIPES
 from ebmlab.app.zoo_parser import _VERBS, zoo_parser
 from ebmlab.domains import Binary
-from ebmlab.energies import RBM, Energy
+from ebmlab.energies import RBM, Energy, Potts
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint
 from ebmlab.io.zoo import checkpoint, names, pack, pull
@@ -203,6 +203,36 @@ def test_an_energy_of_float64_is_exported_to_onnx_in_float32() -> None:
     found = onnx(rbm, x)
     assert found.dtype == torch.float32 and rbm.W.dtype == torch.float64
     torch.testing.assert_close(found.double(), rbm(x.double()).detach(), rtol=1e-5, atol=1e-5)
+
+
+class Counted(Energy):
+    """E(x) = the sum of x'Wx over two halves x of the bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain, self.weight = Binary(6), torch.nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        halves = x.view(len(x), 2, 3)
+        return torch.einsum("bki,ij,bkj->b", halves, self.weight, halves)
+
+
+def potts() -> Potts:
+    energy = Potts(4, 3)
+    for parameter in energy.parameters():
+        torch.nn.init.normal_(parameter)
+    return energy
+
+
+@pytest.mark.parametrize("make", [Counted, potts])
+def test_an_energy_that_counts_its_states_is_exported_for_any_number(make: Callable[[], Energy]) -> None:
+    torch.manual_seed(0)
+    energy = make()
+    export_energy(energy, Path("a.pt2"))
+    program = torch.export.load("a.pt2").module()
+    for n in (1, 3, 8):
+        x = energy.random(n)
+        torch.testing.assert_close(program(x), energy(x))
 
 
 def test_what_cannot_be_exported_says_so() -> None:

@@ -58,14 +58,26 @@ def export_energy(energy: Energy, path: Path) -> None:
         require(str(path), "onnx", "onnxscript")
     if path.suffix == ".onnx" and energy.dtype != torch.float32:
         energy = copy.deepcopy(energy).float()
-    x, number = energy.random(3), torch.export.Dim("n", min=1)
     with (
         explained(f"{type(energy).__name__} cannot be exported: {WHY}", UNFIT),
         warnings.catch_warnings(action="ignore"),
     ):
-        program = torch.export.export(energy.eval(), (x,), dynamic_shapes=({0: number},), strict=False)
+        program = _program(energy.eval())
         content = _onnx(program) if path.suffix == ".onnx" else _pt2(program)
     write_whole(path, content)
+
+
+def _program(energy: Energy) -> torch.export.ExportedProgram:
+    """The program for any number of states.
+
+    Where `forward` runs as it is, `len(x)` is the number of states of the example. Only its translated code keeps the
+    number open, but not every function can be translated.
+    """
+    x, number = energy.random(3), torch.export.Dim("n", min=1)
+    try:
+        return torch.export.export(energy, (x,), dynamic_shapes=({0: number},), strict=False)
+    except UNFIT:
+        return torch.export.export(energy, (x,), dynamic_shapes=({0: number},), strict=True)
 
 
 def _pt2(program: torch.export.ExportedProgram) -> bytes:
