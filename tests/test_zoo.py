@@ -32,7 +32,7 @@ from ebmlab.io.zoo import checkpoint, names, pack, pull
 from ebmlab.io.zoo.packing import seal, strip
 from ebmlab.io.zoo.shelf import CARD, CHECKPOINT, LOG_Z, MANIFEST, OURS
 from ebmlab.trained import likelihood
-from ebmlab.trained.export import export_energy
+from ebmlab.trained.export import STABLE, export_energy
 
 NAMES = sorted(path.name for path in OURS.iterdir() if (path / MANIFEST).is_file())
 
@@ -176,6 +176,8 @@ FUNCTIONS = {
     "logsumexp": lambda z: torch.stack([z, 0.5 * z], 1).logsumexp(1),
     "log_softmax": lambda z: torch.stack([z, 0.5 * z], 1).log_softmax(1)[:, 0],
     "softplus": torch.nn.functional.softplus,
+    "erfcx": lambda z: torch.special.erfcx(z.abs()).log(),
+    "log_ndtr": torch.special.log_ndtr,
 }
 
 
@@ -194,6 +196,23 @@ def test_energies_that_are_large_are_finite_in_onnx_too(name: str, weight: float
     energy = Written(FUNCTIONS[name], weight)
     x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     torch.testing.assert_close(onnx(energy, x), energy(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["special_erfcx", "special_log_ndtr"])
+def test_tails_of_the_normal_law_keep_their_digits_in_float32(name: str) -> None:
+    x = torch.cat([torch.linspace(-9, 9, 999), torch.logspace(1, 6, 99)])
+    x = torch.cat([x, -x]) if name == "special_log_ndtr" else x
+    operator = getattr(torch.ops.aten, name).default
+    torch.testing.assert_close(STABLE[operator](x).double(), operator(x.double()), rtol=2e-5, atol=2e-7)
+
+
+def test_a_machine_of_rectified_units_is_exported_to_onnx() -> None:
+    torch.manual_seed(0)
+    rbm = RBM(6, 3, hidden="rectified")
+    for parameter in rbm.parameters():
+        torch.nn.init.normal_(parameter, std=5.0)  # inputs far below 0
+    x = rbm.domain.enumerate()
+    torch.testing.assert_close(onnx(rbm, x), rbm(x).detach(), rtol=1e-5, atol=1e-5)
 
 
 def test_an_energy_of_float64_is_exported_to_onnx_in_float32() -> None:

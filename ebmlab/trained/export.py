@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import io
 import logging
+import math
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -33,12 +35,39 @@ def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(x == y, larger + 0.6931471805599453, sum_of_both)  # also where both are infinite
 
 
+def _log_erfcx(turned: Any) -> Any:
+    t = (1 + turned) / 2
+    return np.log(torch.special.erfcx(torch.from_numpy(2 / t - 2)).numpy() / t)
+
+
+SERIES = np.polynomial.chebyshev.chebinterpolate(_log_erfcx, 16).tolist()
+
+
+def _erfcx(x: Tensor) -> Tensor:
+    """exp(x^2) erfc(x): Chebyshev's series of log(erfcx(z) / t) in t = 1 / (1 + z / 2), for z = |x|."""
+    t = 1 / (1 + x.abs() / 2)
+    turned, later, last = 2 * t - 1, torch.zeros_like(x), torch.zeros_like(x)
+    first, *rest = SERIES
+    for term in reversed(rest):  # Clenshaw's sum
+        later, last = 2 * turned * later - last + term, later
+    mirrored = t * (turned * later - last + first).exp()
+    return torch.where(x < 0, 2 * x.clamp(max=0).square().exp() - mirrored, mirrored)
+
+
+def _log_ndtr(x: Tensor) -> Tensor:
+    below, above = x.clamp(max=0), x.clamp(min=0)
+    tail = (_erfcx(-below / math.sqrt(2)) / 2).log() - below.square() / 2
+    return torch.where(x < 0, tail, ((1 + torch.erf(above / math.sqrt(2))) / 2).log())
+
+
 STABLE: dict[Any, Any] = {
     torch.ops.aten.log_sigmoid.default: _log_sigmoid,
     torch.ops.aten.log_sigmoid_forward.default: _log_sigmoid_forward,
     torch.ops.aten.logaddexp.default: _logaddexp,
+    torch.ops.aten.special_erfcx.default: _erfcx,
+    torch.ops.aten.special_log_ndtr.default: _log_ndtr,
 }
-"""Functions that torch writes into ONNX as exp and log, which overflow; here by ONNX's own Softplus."""
+"""Functions that torch writes into ONNX as exp, erf and log, which overflow or cancel; here without either."""
 
 
 def export_energy(energy: Energy, path: Path) -> None:
