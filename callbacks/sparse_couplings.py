@@ -83,9 +83,8 @@ class SparseCouplings(StopAtCorrelation):
         """Tells the learner which couplings learn, and sets the others to 0."""
         learner = cast(BoltzmannLearning, module)
         coupling = self._coupling(learner)
-        learner.learns = self.learns = (self.first(coupling) if self.learns is None else self.learns).to(
-            coupling.device
-        )
+        learns = self.first(coupling) if self.learns is None else self.learns
+        learner.learns = self.learns = learns.to(coupling.device)
         coupling.mul_(self.learns)
 
     def _coupling(self, learner: BoltzmannLearning) -> Tensor:

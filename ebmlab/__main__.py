@@ -20,6 +20,8 @@ if __name__ == "__main__":
 import signal
 from types import FrameType
 
+from ebmlab.numerics.launch import launched_rank
+
 
 def main() -> None:
     """Answers at once if no command has to run; otherwise runs the command."""
@@ -30,7 +32,6 @@ def main() -> None:
         from ebmlab.app.output import outlast_readers
         from ebmlab.app.quick_answers import answer
         from ebmlab.errors import shown
-        from ebmlab.numerics.launch import launched_rank
 
         outlast_readers()
         given = [word for word in sys.argv[1:] if word != "--debug"]
@@ -63,7 +64,8 @@ def _say_what_is_loaded() -> None:
 def _leave(signum: int, frame: FrameType | None) -> None:
     """Ends the process while packages are imported. Some of them would turn an exception into another."""
     name = "Ctrl-C" if signum == signal.SIGINT else signal.Signals(signum).name
-    os.write(2, f"stopped by {name}: nothing was kept; give the same command again\n".encode())
+    if not launched_rank():  # the first process of a run speaks for all, and may have kept something
+        os.write(2, f"stopped by {name}: nothing was kept; give the same command again\n".encode())
     os._exit(128 + signum)
 
 

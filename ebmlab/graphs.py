@@ -67,11 +67,12 @@ class Edges(Recorded):
         made._is_right = self._is_right
         return made
 
-    def checked(self, who: str) -> Edges:
+    def checked(self, who: str, *, diagonal: bool = False) -> Edges:
         """The entries row by row, ascending; each of them has been looked at, unless `joining` made them.
 
         Args:
             who: takes them, in errors.
+            diagonal: whether entries may stand on the diagonal.
 
         Raises:
             UserError: lists differ in length, an index is out of range, or a value is not finite. Or an entry stands on
@@ -96,7 +97,8 @@ class Edges(Recorded):
 
         least, most = torch.minimum(rows, columns), torch.maximum(rows, columns)
         refuse((least < 0) | (most >= size), f"names a site beyond the {size}, which count from 0")
-        refuse(least == most, "is on the diagonal: no site interacts with itself")
+        loops = least == most
+        refuse(loops & (not diagonal), "is on the diagonal: no site interacts with itself")
         refuse(~values.isfinite(), "must be finite")
         keys = rows * size + columns
         if not bool((keys[1:] > keys[:-1]).all()):
@@ -108,7 +110,7 @@ class Edges(Recorded):
         refuse(keys[place] != back, "is {value}, but ({j}, {i}) is missing: give every edge in both directions")
         refuse(values[place] != values, "is {value}, but ({j}, {i}) is not: give both directions the same value")
         made = Edges(size, rows, columns, values)
-        made._is_right = True
+        made._is_right = not bool(loops.any())
         return made
 
     def matrix(self) -> Tensor:
@@ -190,18 +192,23 @@ def colour(coupling: Tensor | Edges) -> list[Tensor]:
     breadth-first search finds in less time.
 
     Args:
-        coupling: J `(d, d)`, or its entries.
+        coupling: J `(d, d)`, or its entries in any order. Those on the diagonal and values do not count.
+
+    Raises:
+        UserError: J is not symmetric, or its entries are not those of one.
 
     Example:
         >>> [sites.tolist() for sites in colour(lattice(2, coupling=0.5))]
         [[0, 3], [1, 2]]
     """
     edges = Edges.of(coupling) if isinstance(coupling, Tensor) else coupling
+    edges = edges.with_values(edges.values.nan_to_num()).checked("colour", diagonal=True)  # NaN joins sites, too
     degrees = torch.bincount(edges.rows, minlength=edges.size)
     columns, ends = edges.columns.tolist(), [0, *degrees.cumsum(0).tolist()]
     neighbours = [columns[begin:end] for begin, end in itertools.pairwise(ends)]
-    found = torch.tensor(_halves(neighbours) or _by_saturation(neighbours))
-    return [(found == c).nonzero().squeeze(1) for c in range(int(found.max()) + 1)]
+    colours = _halves(neighbours) or _by_saturation(neighbours)
+    found = torch.tensor(colours)
+    return [(found == c).nonzero().squeeze(1) for c in range(max(colours, default=-1) + 1)]
 
 
 def _halves(neighbours: list[list[int]]) -> list[int] | None:

@@ -92,6 +92,32 @@ def test_sites_are_coloured_by_saturation() -> None:
     assert 50 < bipartite < 150
 
 
+def test_entries_of_any_order_are_coloured_alike() -> None:
+    """On a path 0 - 1 - 2 - 3 whose last site is joined to itself; a value that is no number joins sites as others."""
+    ends = [(3, 2), (0, 1), (3, 3), (2, 1), (1, 0), (1, 2), (2, 3)]
+    edges = Edges(4, [i for i, _ in ends], [j for _, j in ends], [torch.nan, 1, 1, 1, 1, 1, torch.nan])
+    assert [sites.tolist() for sites in graphs.colour(edges)] == [[1, 3], [0, 2]]
+
+
+def test_graphs_of_few_sites_are_coloured() -> None:
+    assert graphs.colour(Edges(0, [], [], [])) == [] == graphs.colour(torch.zeros(0, 0))
+    assert [sites.tolist() for sites in graphs.colour(Edges(1, [], [], []))] == [[0]]
+    assert [sites.tolist() for sites in graphs.colour(torch.zeros(3, 3))] == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("coupling", "message"),
+    [
+        (torch.tensor([[0, 1.0, 0], [0, 0, 2.0], [0, 0, 0]]), r"entry \(0, 1\) is 1, but \(1, 0\) is missing"),
+        (torch.ones(2, 3), r"entry \(0, 2\) names a site beyond the 2"),
+        (Edges(2, [0, -1], [-1, 0], [1.0, 1.0]), r"entry \(0, -1\) names a site beyond the 2"),
+    ],
+)
+def test_only_graphs_are_coloured(coupling: Tensor | Edges, message: str) -> None:
+    with pytest.raises(UserError, match=f"^colour: .*{message}"):
+        graphs.colour(coupling)
+
+
 @pytest.mark.parametrize(
     ("ends", "values", "message"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 from jsonargparse import Namespace
+from pytorch_lightning.utilities import rank_zero_warn
 
 from ebmlab.app.own_runs import keep_own
 from ebmlab.app.run_folder import CONFIG
@@ -41,7 +42,11 @@ class Beginning(pl.Callback):
             path = Path(trainer.default_root_dir, CONFIG)
             make_folder(path.parent)
             write_whole(path, self._text(self._config))
-            keep_own(path)
+            if not keep_own(path):
+                rank_zero_warn(
+                    f"{path} cannot be remembered as your own: name it by --config in later commands on this run, or "
+                    "set EBMLAB_CACHE to a folder that can be written before a run"
+                )
         self._begin(trainer)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

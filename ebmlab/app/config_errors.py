@@ -40,28 +40,30 @@ def parser_message(message: str) -> str:
     kept = [line for line in lines if line and not line.startswith(_NOISE) and not _is_dump(line)]
     text = " ".join(dict.fromkeys(kept)) or " ".join(message.split())
     if found := re.search(r"UserError raised while resolving interpolation: (.*?) full_key: ", text):
-        return found.group(1)
+        return found[1]
     if found := re.search(r"Importing '([\w.]+)' is not allowed", text):
-        from ebmlab.app.trust import denied  # imports torch
+        return _not_allowed(found[1])
+    return _wrong_class(text) or _wrong_option(text) or _of_kinds(_in_words(_without_types(text)))[:500]
 
-        if which := _BASES.get(found.group(1)):
-            return f"options of the {which} are given, but no {which}: name it by --config FILE or --{which} CLASS"
-        return denied(found.group(1))
+
+def _not_allowed(path: str) -> str:
+    from ebmlab.app.trust import denied  # imports torch
+
+    if which := _BASES.get(path):
+        return f"options of the {which} are given, but no {which}: name it by --config FILE or --{which} CLASS"
+    return denied(path)
+
+
+def _wrong_class(text: str) -> str:
+    """What is wrong with a class path; "" if the message is about something else."""
     if found := re.search(r"(?:(\w+): )?Expected a path but ([A-Za-z_][\w.]*) either", text):
-        option, path = found.group(1) or "class_path", found.group(2)
+        option, path = found[1] or "class_path", found[2]
         missing = re.search(r"module '[\w.]+' has no attribute '\w+'|No module named '[\w.]+'", text)
         wanted = re.search(
             r"(?:does not correspond to|Expected '[\w.]+' to be) a subclass of (?:<class ')?((?:\w+\.)*\w+)", text
         )
         if wanted and not missing:
-            kind = {"Union": "schedule of torch.optim.lr_scheduler"}.get(
-                wanted.group(1), wanted.group(1).rpartition(".")[2]
-            )
-            data = f"; a Dataset of torch goes into one by --data datamodules.FromDataset --data.train {path}"
-            base = f": derive it from {wanted.group(1)}" * (kind == "Energy")
-            return f"{option}: {path} is no {kind}{base}" + data * (
-                kind == "LightningDataModule" and _may_be_data(path)
-            )
+            return _of_another_kind(option, path, wanted[1])
         from ebmlab.app.known_classes import close_class  # imports torch
 
         if close := close_class(path, option):
@@ -70,51 +72,72 @@ def parser_message(message: str) -> str:
             return f"{option}: there is no {path}; did you mean {close}?"
         if missing:
             where = "a module of your own must be in the folder where the command is given"
-            return f"{option}: there is no {path} ({missing.group()}); {where}"
+            return f"{option}: there is no {path} ({missing[0]}); {where}"
     if found := re.search(r"(\w+): Expected a path but (\S+) either .* Expected a dot import path string", text):
-        from ebmlab.app.known_classes import MODULES, close_class, known  # imports torch
-
-        if other := known(*MODULES).get(found.group(2)):
-            return f"{found.group(1)}: {found.group(2)} is {other}, which cannot be the {found.group(1)}"
-        if "Expected a float" in text or "Expected a int" in text:
-            return f"{found.group(1)} is {found.group(2)!r}, but must be a number"
-        if close := close_class(found.group(2), found.group(1)):
-            names = "(`python -m ebmlab list` shows all)"
-            return f"{found.group(1)}: there is no {found.group(2)}; did you mean {close}? {names}"
-        if found.group(2).isidentifier():
-            return f"{found.group(1)}: there is no {found.group(2)} (`python -m ebmlab list` shows all)"
-        return f"{found.group(1)} must be a class path, or class_path with init_args, not {found.group(2)}"
+        return _no_class(found[1], found[2], is_number="Expected a float" in text or "Expected a int" in text)
     if found := re.fullmatch(r"((?:.*: )?)([\w.]+):(?: Given value: (.*))?", text):
-        given = f", not {found.group(3)}" if found.group(3) else ""
-        return f"{found.group(1)}{found.group(2)} must be a class path, or class_path with init_args{given}"
+        given = f", not {found[3]}" if found[3] else ""
+        return f"{found[1]}{found[2]} must be a class path, or class_path with init_args{given}"
+    return ""
+
+
+def _of_another_kind(option: str, path: str, base: str) -> str:
+    """A class that is there, but does not derive from `base`."""
+    kind = {"Union": "schedule of torch.optim.lr_scheduler"}.get(base, base.rpartition(".")[2])
+    hint = f": derive it from {base}" * (kind == "Energy")
+    if kind == "LightningDataModule" and _may_be_data(path):
+        hint = f"; a Dataset of torch goes into one by --data datamodules.FromDataset --data.train {path}"
+    return f"{option}: {path} is no {kind}{hint}"
+
+
+def _no_class(option: str, value: str, *, is_number: bool) -> str:
+    """A value in the place of a class, or of a number if the option may be one."""
+    from ebmlab.app.known_classes import MODULES, close_class, known  # imports torch
+
+    if other := known(*MODULES).get(value):
+        return f"{option}: {value} is {other}, which cannot be the {option}"
+    if is_number:
+        return f"{option} is {value!r}, but must be a number"
+    if close := close_class(value, option):
+        return f"{option}: there is no {value}; did you mean {close}? (`python -m ebmlab list` shows all)"
+    if value.isidentifier():
+        return f"{option}: there is no {value} (`python -m ebmlab list` shows all)"
+    return f"{option} must be a class path, or class_path with init_args, not {value}"
+
+
+def _wrong_option(text: str) -> str:
+    """What is wrong with an option, an argument or a checkpoint; "" if the message is about something else."""
     if found := re.search(r"Subcommand '(\w+)' does not accept option '([\w.]+)'", text):
         from ebmlab.app.known_classes import meant  # imports torch
 
-        close = (meant(f"--{found[2]}") or "").removeprefix("--")
-        hint = f"; did you mean {close}?" if close else ""
+        hint = f"; did you mean {close.removeprefix('--')}?" if (close := meant(f"--{found[2]}")) else ""
         hint = "; a class goes under model or data" if found[2] == "class_path" else hint
         return f"the config has {found[2]}, which {found[1]} does not take{hint}"
     if found := re.search(r"([\w.]+): Config file loop detected: (\S+) -> ", text):  # it read the file twice
         return f"{found[1]} is {found[2]}, but must be a class: a file of settings goes by --config"
     if found := re.match(r"[Uu]nrecognized arguments: ([^-\s]\S*)", text):
-        return f"{found.group(1)} belongs to no option: a config goes by --config, a run or a checkpoint by --ckpt_path"
+        return f"{found[1]} belongs to no option: a config goes by --config, a run or a checkpoint by --ckpt_path"
     if found := re.match(r"[Uu]nrecognized arguments: (--[\w.+-]+)", text):
         from ebmlab.app.known_classes import meant  # imports torch
 
-        close = meant(found.group(1))
-        return f"there is no option {found.group(1)}" + (f"; did you mean {close}?" if close else "")
+        hint = f"; did you mean {close}?" if (close := meant(found[1])) else ""
+        return f"there is no option {found[1]}{hint}"
     if found := re.search(r"current_epoch=(\d+), but you have set Trainer\(max_epochs=(\d+)\)", text):
         return (
-            f"the checkpoint is of epoch {int(found.group(1)) + 1}, but trainer.max_epochs is "
-            f"{found.group(2)}: give a larger number, or start a new run"
+            f"the checkpoint is of epoch {int(found[1]) + 1}, but trainer.max_epochs is {found[2]}: give a larger "
+            "number, or start a new run"
         )
     if found := re.search(r"([\w.]+): Expected one of (.+?)\.? (?:Got|Given) value: (\S+)", text):
-        return f"{found.group(1)} is {found.group(3)!r}, but must be one of {found.group(2)}"
+        return f"{found[1]} is {found[3]!r}, but must be one of {found[2]}"
+    return ""
+
+
+def _without_types(text: str) -> str:
+    """The message without the parser's own names of types and objects."""
     text = re.sub(r"'utf-8' codec can't decode .*", "it is not text in UTF-8", text)
     text = re.sub(r"Type typing\.\S.*? expects a function or a callable class: ", "", text)
     text = re.sub(r"\.? Got value: Namespace\(.*", "", re.sub(r'Parser key "([\w.]+)":', r"\1:", text))
-    text = re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
-    return _of_kinds(_in_words(text))[:500]
+    return re.sub(r"a typing\.Literal\[([^]]*)\]", r"one of \1", re.sub(r"<class '(\w+)'>", r"\1", text))
 
 
 def _is_dump(line: str) -> bool:

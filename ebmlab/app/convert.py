@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from ebmlab import __version__
+from ebmlab.app.own_runs import keep_own
 from ebmlab.app.parsers import convert_parser
 from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
@@ -21,6 +22,7 @@ from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Ising, Potts
 from ebmlab.errors import WHY, UserError, explained, how_many, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.exchange.foreign import labels
+from ebmlab.exchange.formats import form_of, format_for
 from ebmlab.graphs import Edges
 from ebmlab.io.described import CLASS_PATH, MISSING
 from ebmlab.io.files import load_checkpoint, save, write_whole
@@ -53,7 +55,10 @@ def run_convert(args: list[str]) -> None:
             shape = _shape(options.shape, found)
             lost = [*found.lost, *make_run(found, target, form if shape is None else None, shape=shape)]
         else:
-            lost = [*found.lost, *write(found, target, kind=options.kind), *_lost_with(form)]
+            lost = [*found.lost, *write(found, target, kind=options.kind)]
+            known = format_for(target, options.kind)
+            written = found if known and known.keeps_form else replace(found, form=form_of(found.energy))
+            lost += _lost_with(form, written)
     for what in lost:
         print(shown(f"not carried over: {what}"))
     print(target)
@@ -84,9 +89,9 @@ def make_run(
     content[ORIGIN] = found.described() | {"ebmlab": __version__}
     save(content, target if target.suffix else target / CHECKPOINTS / LAST)
     if not target.suffix:
-        write_whole(
-            target / CONFIG, yaml.safe_dump({"model": _config(energy, settings)}, default_flow_style=None, width=120)
-        )
+        config = yaml.safe_dump({"model": _config(energy, settings)}, default_flow_style=None, width=120)
+        write_whole(target / CONFIG, config)
+        keep_own(target / CONFIG)
     return lost
 
 
@@ -126,10 +131,11 @@ def _own(energy: Any, form: Preprocessing | None, source: str) -> Foreign:
     return replace(found, names=labels(names))
 
 
-def _lost_with(form: Preprocessing | None) -> list[str]:
-    """What files of other packages cannot say: their states are those of the energy."""
+def _lost_with(form: Preprocessing | None, written: Foreign) -> list[str]:
+    """What files of other packages cannot say: raw data are the states that they write."""
     plain = ("mean", "std", "binarize", "scale", "float_scale", "classes")
-    if form is None or all(getattr(form, name) == getattr(Preprocessing(form.shape), name) for name in plain):
+    theirs = _preprocessing(written, None)
+    if form is None or all(getattr(form, name) == getattr(theirs, name) for name in plain):
         return []
     return ["how raw data become states"]
 

@@ -35,7 +35,7 @@ from ebmlab.io.progress import Meter
 from ebmlab.reading.number_files import read_numpy
 from ebmlab.samplers import Sampler
 from ebmlab.trained import TrainedModel, load
-from ebmlab.trained.numbers import as_mask
+from ebmlab.trained.numbers import as_mask, placed
 
 HALVES = ("top", "bottom", "left", "right")
 
@@ -180,7 +180,11 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
         if len(x):
             parts.append(x)
             names += samples.names[: len(x)] or [f"sample_{total - len(samples.x) + i + 1}" for i in range(len(x))]
-            found.append(_filled(model, x, how) if mask is None else model.complete(x, mask, **how))
+            if mask is None:
+                found.append(_filled(model, x, name, how))
+            else:
+                with placed(name):
+                    found.append(model.complete(x, mask, **how))
     if total > options.first:
         print(shown(f"the first {options.first} of {total} samples: --first {total} completes all"), file=sys.stderr)
     png = grid(model, parts, torch.ones(model.shape, dtype=torch.bool) if mask is None else mask, torch.cat(found))
@@ -198,13 +202,14 @@ def _complete(model: TrainedModel, options: Namespace, output: Path) -> list[Pat
     return files
 
 
-def _filled(model: TrainedModel, x: Tensor, how: dict[str, Any]) -> Tensor:
-    """Completions `(N, k, *shape)` of raw samples `(N, *shape)`, each of what it lacks itself, NaN."""
+def _filled(model: TrainedModel, x: Tensor, name: str, how: dict[str, Any]) -> Tensor:
+    """Completions `(N, k, *shape)` of a file's raw samples `(N, *shape)`, each of what it lacks itself, NaN."""
     form = model.preprocessing
     found = form.to_raw(form.to_states(x.nan_to_num(0))).unsqueeze(1).repeat_interleave(how["num_samples"], 1)
     for i, known in enumerate(Meter("filling", "row", len(x)).along(x.isfinite())):
         if not known.all():
-            found[i] = model.complete(x[i : i + 1], known, **how)[0].to(found)
+            with placed(f"{name}, row {i}, counted from 0"):
+                found[i] = model.complete(x[i : i + 1], known, **how)[0].to(found)
     return found
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-from ebmlab.app.class_paths import full_names
+from ebmlab.app.class_paths import LIBRARY, full_names
 from ebmlab.errors import UserError
 from ebmlab.io import own_files
 from ebmlab.io.files import check_regular, read_text
@@ -15,10 +15,9 @@ from ebmlab.io.files import check_regular, read_text
 WRITTEN = ("test", "validate", "samples", "images", "checkpoints", "wandb")  # folders of a run
 
 
-def keep_own(config: Path) -> None:
-    """Remembers that ebmlab has written a config for this user."""
-    with suppress(OSError):
-        own_files.remember(full_names(read_text(config)))
+def keep_own(config: Path) -> bool:
+    """Remembers that ebmlab has written a config for this user; returns whether that is possible."""
+    return own_files.remember(full_names(read_text(config)))
 
 
 def is_own(config: Path) -> bool:
@@ -27,6 +26,14 @@ def is_own(config: Path) -> bool:
         return own_files.is_own(full_names(read_text(config)))
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def must_be_named(config: Path) -> bool:
+    """Whether commands on a run must name its config: it is not known as the user's own, or names classes of theirs."""
+    if not is_own(config):
+        return True
+    paths = re.findall(r"^[\s-]*class_path: (\S+)$", read_text(config), re.MULTILINE)
+    return any(not f"{path}.".startswith(tuple(f"{entry}." for entry in LIBRARY)) for path in paths)
 
 
 def check_links(folder: Path) -> None:

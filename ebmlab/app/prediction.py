@@ -22,6 +22,7 @@ from ebmlab.io.outputs import together
 from ebmlab.io.progress import Meter
 from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
+from ebmlab.trained.numbers import placed
 
 KINDS = (".npy", ".pt", ".csv", ".fasta")  # of a file that is named
 NAMED = ".npy, .pt, .csv or .fasta"
@@ -66,19 +67,11 @@ def save_samples(
     """
     if num_samples < 1 or batch_size < 1:
         raise UserError(f"num_samples and batch_size must be at least 1, got {num_samples} and {batch_size}")
-    target = Path(output) if output else folder / "samples"
+    target, form = Path(output) if output else folder / "samples", datamodule.preprocessing
     is_file = target.suffix in KINDS and not target.is_dir()
-    if target.exists() and not (target.is_dir() or is_file):
-        raise UserError(f"output is {target}, which is a file: name a folder, or a {NAMED} file")
-    if not is_file and not target.exists() and re.fullmatch(r"\.[A-Za-z]{2,5}", target.suffix):
-        raise UserError(f"output is {target}, but must be a {NAMED} file, or a folder")
-    if target.suffix == ".csv" and is_file and len(learner.energy.domain.shape) > 1:
-        raise UserError(f"output is {target}, but these samples are no rows of a table: name a .npy")
-    form = datamodule.preprocessing
-    if target.suffix == ".fasta" and is_file and not (form and form.letters):
-        raise UserError(f"output is {target}, but these samples are no sequences: name a .npy")
-    files = [target / f"samples.{kind}" for kind in ("pt", "png", "csv", "fasta")]
-    files = [target, target.with_suffix(".png")] if is_file else files
+    _check_target(target, is_file, learner, form)
+    kinds = ("pt", "png", "csv", "fasta")
+    files = [target, target.with_suffix(".png")] if is_file else [target / f"samples.{kind}" for kind in kinds]
     if denoise is None and form is not None and len(form.shape) == 1:
         denoise = False  # a mean is a sharp picture, but no row of bits
     draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
@@ -124,6 +117,18 @@ def data_for(learner: Draws, datamodule: object, checkpoint: dict[str, Any]) -> 
     return data
 
 
+def _check_target(target: Path, is_file: bool, learner: Draws, form: Preprocessing | None) -> None:
+    """Raises `UserError` unless samples can be written there: into a folder, or into a file of a kind that fits."""
+    if target.exists() and not (target.is_dir() or is_file):
+        raise UserError(f"output is {target}, which is a file: name a folder, or a {NAMED} file")
+    if not is_file and not target.exists() and re.fullmatch(r"\.[A-Za-z]{2,5}", target.suffix):
+        raise UserError(f"output is {target}, but must be a {NAMED} file, or a folder")
+    if target.suffix == ".csv" and is_file and len(learner.energy.domain.shape) > 1:
+        raise UserError(f"output is {target}, but these samples are no rows of a table: name a .npy")
+    if target.suffix == ".fasta" and is_file and not (form and form.letters):
+        raise UserError(f"output is {target}, but these samples are no sequences: name a .npy")
+
+
 def _free(learner: Draws, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:
     return learner.draw(learner.energy.random(n), num_steps, denoise=learner.shows_mean(denoise))
 
@@ -134,6 +139,7 @@ def _conditional(
     """What draws states that fulfil a condition, and what turns them into raw data that hold its numbers exactly."""
     model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
     event, mask = read_condition(condition, model.preprocessing)
-    (clamped,) = model.conditionals(event, mask)
+    with placed(f"--condition {condition}"):
+        (clamped,) = model.conditionals(event, mask)
     draw = partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)
     return draw, lambda states: model.with_given(data.to_raw(states).unsqueeze(0), event, mask=mask)[0]

@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from ebmlab.app.class_paths import LIBRARY
 from ebmlab.app.own_configs import BESIDE, is_text
+from ebmlab.app.own_runs import must_be_named
 from ebmlab.app.words import options
 from ebmlab.errors import UserError
 from ebmlab.io.files import remove_temporaries
@@ -283,17 +283,11 @@ def contents(folder: Path) -> list[str]:
     }
     lines = [f"  {what:<10} {path}" for what, path in places.items() if path.exists()]
     if last.exists():
-        config = ["--config", str(folder / CONFIG)] if _names_own_code(folder / CONFIG) else []
+        config = ["--config", str(folder / CONFIG)] if must_be_named(folder / CONFIG) else []
         words = ["python", "-m", "ebmlab", "predict", *config, "--ckpt_path", str(last)]
         lines.append(f"  sample     {shlex.join(words)}")
     runs = (folder / "wandb").glob("offline-run-*")
     return lines + [f"  upload     {shlex.join(['wandb', 'sync', str(run)])}" for run in runs]
-
-
-def _names_own_code(config: Path) -> bool:
-    """Whether a run's config names classes of the user's, which need the config to be named on the command line."""
-    paths = re.findall(r"^[\s-]*class_path: (\S+)$", config.read_text(), re.M) if config.exists() else []
-    return any(not f"{path}.".startswith(tuple(f"{entry}." for entry in LIBRARY)) for path in paths)
 
 
 def _short(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
@@ -112,7 +113,11 @@ def _parse(args: list[str], parser: Any) -> Namespace:
     for arg in rest:  # `--samplers.GWG null` becomes `--samplers.GWG=null`
         joined.append(f"{arg}={next(rest, '')}" if _ENTRY.fullmatch(arg) else arg)
     nulls = {arg: match.groups() for arg in joined if (match := _LEFT_OUT.fullmatch(arg))}
-    config: Namespace = parser.parse_args([arg for arg in joined if arg not in nulls])
+    try:
+        config: Namespace = parser.parse_args([arg for arg in joined if arg not in nulls])
+    except UserError:
+        _check_entries(joined, parser)
+        raise
     leave_out = {arg: (section, name) for arg, (section, name) in nulls.items() if name in (config[section] or {})}
     for arg, (section, name) in nulls.items():
         if arg not in leave_out and "." not in name:
@@ -123,6 +128,22 @@ def _parse(args: list[str], parser: Any) -> Namespace:
     for section, name in set(leave_out.values()):
         del config[section][name]
     return config
+
+
+def _check_entries(args: list[str], parser: Any) -> None:
+    """Raises `UserError` for an option of an entry that the config lacks and that no other option makes."""
+    given = {arg: match.groups() for arg in args if (match := _ENTRY.match(arg))}
+    try:
+        config = parser.parse_args([arg for arg in args if arg not in given])
+    except UserError:  # which the first error may tell better
+        return
+    for arg, (section, path) in given.items():
+        known, name = config[section] or {}, path.partition(".")[0]
+        makes = {(section, f"{name}{end}") for end in ("", ".class_path", ".sampler", ".sampler.class_path")}
+        if not any(path.startswith(f"{entry}.") for entry in known) and makes.isdisjoint(given.values()):
+            close = difflib.get_close_matches(name, known, n=1)
+            mend = f"did you mean {close[0]}?" if close else f"the config has {', '.join(known) or 'none'}"
+            raise UserError(f"{arg.partition('=')[0]}: there is no {name} in {section}; {mend}")
 
 
 def _portable(config: Namespace) -> Namespace:

@@ -87,14 +87,17 @@ class WandbRun(WandbLogger):
 
         The metrics by which checkpoints are chosen count as scores too.
         """
+        self._try(self._begin, trainer)
+
+    def _begin(self, trainer: pl.Trainer) -> None:
         found = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
         for metric, mode in {**BEST, **{c.monitor: c.mode for c in found if c.monitor}}.items():
-            self._try(self.experiment.define_metric, metric, summary=mode)
+            self.experiment.define_metric(metric, summary=mode)
         if self.options.watch:
             frequency = trainer.log_every_n_steps  # type: ignore[attr-defined]
-            self._try(self.watch, trainer.lightning_module, self.options.watch, frequency, log_graph=False)
+            self.watch(trainer.lightning_module, self.options.watch, frequency, log_graph=False)
         if self.options.save_code:
-            self._try(self.experiment.log_code, ".")
+            self.experiment.log_code(".")
 
     def _try(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         if self._dead:

@@ -17,7 +17,33 @@ from ebmlab.numerics.unrounded import unrounded
 SHRINKAGE = 0.2
 
 
-class Gaussian(Base):
+class Normal(Base):
+    """A normal law with the mean m and the covariance R R'. A subclass says what E(x) is.
+
+    Attributes:
+        mean: m, in the shape of x.
+        root: R, `(d, d)`, lower triangular.
+    """
+
+    domain: Real
+    domains = (Real,)
+    mean: Tensor
+    root: Tensor
+
+    def sample(self, n: int) -> Tensor:
+        noise = torch.randn(n, len(self.root), dtype=self.root.dtype, device=self.root.device)
+        return self.mean + self._coloured(noise).view(n, *self.mean.shape)
+
+    @unrounded
+    def _coloured(self, noise: Tensor) -> Tensor:
+        return noise @ self.root.T
+
+    def away(self, x: Tensor) -> Tensor:
+        """The differences x - m as rows, `(B, d)`."""
+        return (x - self.mean.to(x)).flatten(1)
+
+
+class Gaussian(Normal):
     """E(x) = (x - m)' C^-1 (x - m) / 2.
 
     Args:
@@ -33,10 +59,6 @@ class Gaussian(Base):
         (2.3872, 0.3333)
     """
 
-    domain: Real
-    domains = (Real,)
-    mean: Tensor
-    root: Tensor
     precision: Tensor
 
     def __init__(self, mean: Tensor, covariance: Tensor) -> None:
@@ -80,24 +102,13 @@ class Gaussian(Base):
     def log_z(self) -> float:
         return self._log_z
 
-    def sample(self, n: int) -> Tensor:
-        noise = torch.randn(n, len(self.root), dtype=self.root.dtype, device=self.root.device)
-        return self.mean + self._coloured(noise).view(n, *self.mean.shape)
-
-    @unrounded
-    def _coloured(self, noise: Tensor) -> Tensor:
-        return noise @ self.root.T
-
     @unrounded
     def forward(self, x: Tensor) -> Tensor:
-        away = self._away(x)
+        away = self.away(x)
         return (away @ self.precision.to(x) * away).sum(1) / 2
 
     @unrounded
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        away = self._away(x)
+        away = self.away(x)
         grad = away @ self.precision.to(x)
         return (grad * away).sum(1) / 2, grad.view_as(x)
-
-    def _away(self, x: Tensor) -> Tensor:
-        return (x - self.mean.to(x)).flatten(1)

@@ -77,14 +77,7 @@ def exchange_log_z(
         True
     """
     require_choice("exchange_log_z", ("linear", "adaptive"), schedule=schedule)
-    require_one_for_all(energy, "exchange_log_z")
-    if num_steps < 2 or num_rungs < 1 or len(x) < 2:
-        raise UserError(
-            f"exchange_log_z: num_steps is {num_steps}, num_rungs {num_rungs}, and x has {how_many(len(x), 'state')}; "
-            "there must be at least 2 steps, 1 rung and 2 states"
-        )
-    if not sampler.converges:
-        raise UserError(f"exchange_log_z needs a kernel that is exact, but {type(sampler.kernel).__name__} is not")
+    _check(energy, sampler, x, num_steps, num_rungs)
     x = sampler.check_chains(energy, x, num_steps)
     kernel, base = sampler.kernel, base.to(energy.device)
     *later, earliest = sampler.path(energy)
@@ -123,6 +116,17 @@ def exchange_log_z(
         gap_error=math.hypot(error_x, error_base),
         swap_rates=state.swap_rates,
     )
+
+
+def _check(energy: Energy, sampler: TrajectoryTempered, x: Tensor, num_steps: int, num_rungs: int) -> None:
+    require_one_for_all(energy, "exchange_log_z")
+    if num_steps < 2 or num_rungs < 1 or len(x) < 2:
+        raise UserError(
+            f"exchange_log_z: num_steps is {num_steps}, num_rungs {num_rungs}, and x has {how_many(len(x), 'state')}; "
+            "there must be at least 2 steps, 1 rung and 2 states"
+        )
+    if not sampler.converges:
+        raise UserError(f"exchange_log_z needs a kernel that is exact, but {type(sampler.kernel).__name__} is not")
 
 
 def doubts_of(gap: float, swap_rates: Tensor) -> tuple[str, ...]:

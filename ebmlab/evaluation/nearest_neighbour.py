@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
+from ebmlab.evaluation.two_sets import distances
 
 CHUNK = 500  # states whose distances to all others are computed at once
 
@@ -82,14 +83,9 @@ def _share_of_own(own: Tensor, other: Tensor) -> float:
     total = 0.0
     for first in range(0, len(own), CHUNK):
         part = own[first : first + CHUNK]
-        to_own, to_other = _distances(part, own), _distances(part, other)
+        to_own, to_other = distances(part, own), distances(part, other)
         to_own.diagonal(first).fill_(torch.inf)  # a state is no neighbour of its own
         nearest = torch.minimum(to_own.amin(1), to_other.amin(1)).unsqueeze(1)
         near_own, near_other = (to_own == nearest).sum(1), (to_other == nearest).sum(1)
         total += float((near_own / (near_own + near_other)).sum())
     return total / len(own)
-
-
-def _distances(x: Tensor, y: Tensor) -> Tensor:
-    """Without the products of matrices, whose rounding makes equal distances differ."""
-    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")

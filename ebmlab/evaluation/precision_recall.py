@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ebmlab.evaluation.two_sets import two_sets
+from ebmlab.evaluation.two_sets import distances, two_sets
 from ebmlab.settings import require_count
 
 CHUNK = 2**22  # distances at a time
@@ -61,9 +61,5 @@ def precision_recall(data: Tensor, samples: Tensor, *, neighbours: int = 3) -> P
 def _share_inside(x: Tensor, centres: Tensor, neighbours: int) -> float:
     """The share of x that lies in a ball around one of the centres."""
     size = max(1, CHUNK // len(centres))
-    radii = torch.cat([_distances(c, centres).kthvalue(neighbours + 1).values for c in torch.split(centres, size)])
-    return sum(int((_distances(part, centres) <= radii).any(1).sum()) for part in torch.split(x, size)) / len(x)
-
-
-def _distances(x: Tensor, y: Tensor) -> Tensor:
-    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    radii = torch.cat([distances(c, centres).kthvalue(neighbours + 1).values for c in torch.split(centres, size)])
+    return sum(int((distances(part, centres) <= radii).any(1).sum()) for part in torch.split(x, size)) / len(x)

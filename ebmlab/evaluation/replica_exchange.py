@@ -96,9 +96,7 @@ class RoundTrips:
     """
 
     def __init__(self, labels: Tensor) -> None:
-        self.seen = torch.zeros_like(
-            labels
-        )  # of each label: 1 if it was at the cold end last, 2 if then at the hot one
+        self.seen = torch.zeros_like(labels)  # 1 for a label that was at the cold end last, 2 if then at the hot one
         self._count = torch.zeros((), dtype=torch.long, device=labels.device)
         self.see(labels)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
@@ -36,3 +37,11 @@ def two_sets(x: Tensor, y: Tensor, *, owner: str, least: int = 1) -> tuple[Tenso
             )
     centre = y.mean(0)
     return x - centre, y - centre
+
+
+def distances(x: Tensor, y: Tensor) -> Tensor:
+    """Euclidean distances of states `(n, d)` and `(m, d)`, `(n, m)`; equal ones come out equal.
+
+    Products of matrices would be faster, but round them apart.
+    """
+    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")

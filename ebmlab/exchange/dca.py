@@ -62,9 +62,8 @@ def read(path: Path, vartype: str | None) -> Foreign:
     place = {letter: k for k, letter in enumerate(alphabet)}
     found = _model(size, place, fields, pairs, alphabet)
     is_unclear = alphabet == list(RNA) and "U" not in letters
-    return (
-        replace(found, lost=("whether it is DNA, as it has neither T nor U: it became RNA",)) if is_unclear else found
-    )
+    lost = ("whether it is DNA, as it has neither T nor U: it became RNA",) if is_unclear else ()
+    return replace(found, lost=lost)
 
 
 def write(foreign: Foreign, path: Path) -> list[str]:

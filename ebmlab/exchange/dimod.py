@@ -144,4 +144,6 @@ def _holds(path: Path, head: bytes) -> bool:
     return head.startswith(MAGIC) or (head.lstrip().startswith(b"{") and f'"{JSON}"'.encode() in head)
 
 
-FORMAT = Format("dimod", "dimod, dwave-samplers, openjij", (".bqm", ".json"), _holds, read, _accepts, take, write, make)
+FORMAT = Format(
+    "dimod", "dimod, dwave-samplers, openjij", (".bqm", ".json"), _holds, read, _accepts, take, write, make, True
+)

@@ -31,6 +31,7 @@ class Format:
         take: reads such an object.
         write: writes a file, and says what is lost.
         make: makes the package's own object.
+        keeps_form: whether states are written as `Foreign.form` says; else as those of the energy.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Format:
     take: Callable[[Any], Foreign] | None = None
     write: Callable[[Foreign, Path], list[str]] | None = None
     make: Callable[[Foreign], Any] | None = None
+    keeps_form: bool = False
 
 
 def needed(package: str, why: str, extra: str | None = "exchange") -> ModuleType:

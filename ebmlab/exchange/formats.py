@@ -100,7 +100,7 @@ def write(energy: Energy | Foreign, path: str | Path, *, kind: str | None = None
         0 1 -0.5
     """
     path, foreign = Path(path), energy if isinstance(energy, Foreign) else read(energy)
-    known = KINDS[check_kind(kind)] if kind else next((k for k in FORMATS if path.suffix in k.suffixes), None)
+    known = format_for(path, kind)
     if known is None or known.write is None:
         mend = "it has no files: ebmlab.exchange.make gives the object" if known else f"say which kind: {known_kinds()}"
         raise UserError(f"{path} cannot be written: {mend}")
@@ -124,6 +124,11 @@ def make(energy: Energy | Foreign, kind: str) -> Any:
         raise UserError(f"{kind} has no objects: write a file")
     with torch.no_grad():
         return known.make(energy if isinstance(energy, Foreign) else read(energy))
+
+
+def format_for(path: Path, kind: str | None) -> Format | None:
+    """The format of a file to be written: the kind's, or that of the suffix; None if no format has it."""
+    return KINDS[check_kind(kind)] if kind else next((k for k in FORMATS if path.suffix in k.suffixes), None)
 
 
 def form_of(energy: Energy) -> Form:

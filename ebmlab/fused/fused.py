@@ -67,9 +67,8 @@ class Fused(Sampler):
 
     def kernel_on(self, energy: Energy) -> Kernel:
         self.check(energy)
-        kernel: Kernel = import_module(f"ebmlab.fused.{FORMS[type(self.sampler), type(energy)]}").kernel(
-            self.sampler, energy
-        )
+        module = import_module(f"ebmlab.fused.{FORMS[type(self.sampler), type(energy)]}")
+        kernel: Kernel = module.kernel(self.sampler, energy)
         return kernel
 
     def compilable(self, energy: Energy) -> None:

@@ -16,11 +16,16 @@ from ebmlab.errors import UserError
 from ebmlab.io.folders import cache_folder
 
 
-def remember(text: str) -> None:
-    """Remembers a text that ebmlab writes for the user; it is no error if the cache cannot be written."""
+def remember(text: str) -> bool:
+    """Remembers a text that ebmlab writes for the user.
+
+    Returns:
+        Whether it is remembered; it is no error if the cache cannot be written.
+    """
     with suppress(OSError, UserError):  # a full disk, or no home folder
         _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         (_folder() / _name(text)).touch(mode=0o600)
+    return is_own(text)
 
 
 def is_own(text: str) -> bool:

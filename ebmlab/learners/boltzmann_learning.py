@@ -41,18 +41,18 @@ class BoltzmannLearning(Learner):
     along P (f - p) - (P D P) m. For a Gaussian law this is the natural gradient at the data's law. Without it a rate
     that the few directions shared by all sites allow is too small for the many others. D and P D P are set to 0 where
     no coupling learns. The direction then climbs the likelihood on any graph, and vanishes at its maximum alone. The
-    gradient of `l2` belongs to D, so that the same holds of the penalised likelihood. Without a penalty couplings also
-    learn the noise of few sequences.
+    gradients of penalties belong to D, so that the same holds of the penalised likelihood. Without a penalty couplings
+    also learn the noise of few sequences.
 
     Args:
         energy: the model.
         sampler: moves the chains.
         num_chains: chains, on all ranks together.
         num_steps: steps of each chain in a training step.
-        damping: see above; at least the root of 2 `l2` is taken. null takes the plain gradient.
+        damping: see above; at least the root of `l1` + 2 `l2` is taken. null takes the plain gradient.
         pseudo_count: share of the uniform law that is mixed into the data's.
-        l1: see `Learner`.
-        l2: factor of the sum of squared couplings, which is taken off the mean log-likelihood.
+        l1: factor of the sum of absolute couplings, which is taken off the mean log-likelihood.
+        l2: factor of the sum of squared couplings, likewise.
         optimizer: makes the optimizer from the parameters.
         lr_scheduler: makes the learning-rate schedule from the optimizer.
         lr_interval: see `Learner`.
@@ -104,15 +104,8 @@ class BoltzmannLearning(Learner):
         require_factor("BoltzmannLearning", pseudo_count=pseudo_count, l2=l2)
         if damping is not None and not damping > 0:
             raise UserError(f"BoltzmannLearning: damping is {damping}, but must be positive, or null")
-        super().__init__(
-            energy,
-            sampler or GibbsSweep(),
-            num_steps=num_steps,
-            l1=l1,
-            optimizer=optimizer,
-            lr_scheduler=lr_scheduler,
-            lr_interval=lr_interval,
-        )
+        schedule: dict[str, Any] = {"lr_scheduler": lr_scheduler, "lr_interval": lr_interval}
+        super().__init__(energy, sampler or GibbsSweep(), num_steps=num_steps, l1=l1, optimizer=optimizer, **schedule)
         self.num_chains, self.damping, self.pseudo_count, self.l2 = num_chains, damping, pseudo_count, l2
         self.start = ReplayBuffer(num_chains)
         self._preconditioner: HalfMatrix | None = None
@@ -143,7 +136,7 @@ class BoltzmannLearning(Learner):
         if self.log_is_due:
             self.log("train/energy_gap", gap, prog_bar=True, sync_dist=True)
         if self.damping is None:
-            couplings.sub_(self._learnt(self._coupling), alpha=2 * self.l2)
+            couplings -= self._learnt(self._pull())
         else:
             del couplings
             return_freed_memory()
@@ -151,7 +144,7 @@ class BoltzmannLearning(Learner):
         return_freed_memory()
         with torch.enable_grad():
             downhill = [couplings.neg_(), fields.neg_()]
-            return known(-gap, downhill, [self._coupling, self._field]) + self.penalty()
+            return known(-gap, downhill, [self._coupling, self._field])
 
     def pair_moments(self) -> tuple[Tensor, Tensor]:
         """f_ij(a, b) of the data and p_ij(a, b) of the chains' last states, in the shape of a Potts model's couplings.
@@ -213,7 +206,7 @@ class BoltzmannLearning(Learner):
         del x
         if self.damping is not None:
             covariance = found.two.full().addr_(found.one, found.one, alpha=-1)
-            covariance.diagonal().add_(max(self.damping, math.sqrt(2 * self.l2)))  # the curvature of the penalty
+            covariance.diagonal().add_(max(self.damping, math.sqrt(self.l1 + 2 * self.l2)))  # how steep penalties are
             covariance = torch.linalg.cholesky(covariance)
             covariance = torch.cholesky_inverse(covariance)  # a name for each would keep both
             self._preconditioner = HalfMatrix.of(covariance, found.values)
@@ -256,14 +249,18 @@ class BoltzmannLearning(Learner):
         fields = P @ one.unsqueeze(1) - D @ mean.unsqueeze(1)
         return self._of_pairs(D), fields.view_as(self._field)
 
+    def _pull(self) -> Tensor:
+        """The gradient of the penalties in the couplings."""
+        return 2 * self.l2 * self._coupling + self.l1 * self._coupling.sign()
+
     def _penalised(self, moments: HalfMatrix) -> HalfMatrix:
-        """Moments of the chains and the gradient of the penalty, 2 l2 J."""
-        if self.l2 == 0:
+        """Moments of the chains and the gradient of the penalties."""
+        if self.l1 == self.l2 == 0:
             return moments
         if isinstance(self.energy, Potts):
-            return moments.plus_pairs(self.energy.pairs, 2 * self.l2 * self._coupling)
-        i, j = torch.triu_indices(len(self._field), len(self._field), 1, device=self._field.device)
-        return moments.plus_pairs(torch.stack([i, j], 1), 2 * self.l2 * self._coupling[i, j].view(-1, 1, 1))
+            return moments.plus_pairs(self.energy.pairs, self._pull())
+        i, j = pairs = torch.triu_indices(len(self._field), len(self._field), 1, device=self._field.device)
+        return moments.plus_pairs(pairs.T, self._pull()[i, j].view(-1, 1, 1))
 
     def _of_pairs(self, matrix: HalfMatrix, minus: HalfMatrix | None = None) -> Tensor:
         """Entries between sites, of one matrix or of a difference, as the parameter of the couplings holds them."""

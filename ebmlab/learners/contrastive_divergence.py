@@ -18,7 +18,7 @@ from ebmlab.engine import Replayed, run_compiled
 from ebmlab.errors import UserError
 from ebmlab.learners.changes_with_training import ChangesWithTraining
 from ebmlab.learners.compiled_chains import check_compilation
-from ebmlab.learners.fitting_data import by_their_weights, weighted_mean
+from ebmlab.learners.fitting_data import by_their_weights, weight_of_chains, weighted_mean
 from ebmlab.learners.hidden_of_chains import hidden_at_start, hidden_of_data, hidden_of_state, keep_hidden
 from ebmlab.learners.learner import Interval, Learner
 from ebmlab.native import normal
@@ -35,7 +35,7 @@ SGD: OptimizerCallable = partial(torch.optim.SGD, lr=0.01)
 class ContrastiveDivergence(Learner):
     """Fits an energy by the gradient <dE/dtheta>_data - <dE/dtheta>_negatives (Liao et al. 2022, Alg. 3 and 4).
 
-    The negatives are states of the sampler's chains. Weighted data count by their weights, but in penalties.
+    The negatives are states of the sampler's chains. Weighted data count by their weights.
 
     Args:
         energy: the model.
@@ -84,7 +84,7 @@ class ContrastiveDivergence(Learner):
         torch.Size([4, 6])
     """
 
-    takes_weights = True
+    takes_weights = asks_sampler = True
     energies: tuple[Tensor, Tensor] | None = None
     chain_steps: int | None = None
     step_factor: float = 1.0
@@ -178,7 +178,7 @@ class ContrastiveDivergence(Learner):
             else:
                 contrast = self.energy.weighted_sum()
                 data_energy = self._add_data(contrast, x, weights)
-                info, y = self._subtract_negatives(contrast, self._starts(x, weights))
+                info, y = self._subtract_negatives(contrast, self._starts(x, weights), weights)
                 difference = contrast.value()
             penalty = self.penalty() + self._regularizer(x, y, weights)
         self.energies = data_energy, data_energy - difference.detach()
@@ -195,12 +195,10 @@ class ContrastiveDivergence(Learner):
         contrast.add(x, *hidden_of_data(self.energy, x, density=self.density), weight=share)
         return contrast.number()
 
-    def _subtract_negatives(self, contrast: WeightedSum, x: Tensor) -> tuple[Info | None, Tensor]:
-        """Subtracts the mean energy of the states of chains from x after burn-in.
-
-        Returns:
-            The mean `Info` if it is logged, else None; the last states.
-        """
+    def _subtract_negatives(
+        self, contrast: WeightedSum, x: Tensor, weights: Tensor | None = None
+    ) -> tuple[Info | None, Tensor]:
+        """Subtracts the mean energy of chains from x. Gives their mean `Info`, if it is logged, and last states."""
         total, logs = None, self.log_is_due
         sampler, num_steps = self.sampler, self.chain_steps or self.num_steps
         if isinstance(sampler, ChangesWithTraining):
@@ -208,10 +206,10 @@ class ContrastiveDivergence(Learner):
         kernel = sampler.compilable(self.energy) if self.compile_chains and not logs else None
         if kernel is not None:
             state = State(x=run_compiled(kernel, self.energy, x, num_steps, "compile_chains").x)
-            contrast.add(state.x, weight=-1 / len(x))
+            contrast.add(state.x, weight=-weight_of_chains(weights, len(x)))
         else:
             leg = hidden_at_start(sampler, self.start)
-            state, total = self._walk(contrast, sampler, x, num_steps, report=logs, leg=leg)
+            state, total = self._walk(contrast, sampler, x, num_steps, weights=weights, report=logs, leg=leg)
         self.start.put_back(state.kept)
         keep_hidden(self.start, state)
         return total, state.x
@@ -223,6 +221,7 @@ class ContrastiveDivergence(Learner):
         x: Tensor,
         num_steps: int,
         *,
+        weights: Tensor | None,
         report: bool,
         leg: Leg | None = None,
     ) -> tuple[State, Info | None]:
@@ -237,7 +236,7 @@ class ContrastiveDivergence(Learner):
                 total = info if total is None else total + info
             if k >= num_steps - used:
                 hidden = hidden_of_state(self.energy, state, density=self.density)
-                contrast.add(state.x, *hidden, weight=-1 / (used * len(state.x)))
+                contrast.add(state.x, *hidden, weight=-weight_of_chains(weights, len(state.x), used))
         return state, None if total is None else total / num_steps
 
     def _replayed_contrast(self, x: Tensor, weights: Tensor | None) -> tuple[Info | None, Tensor, Tensor, Tensor]:
@@ -248,7 +247,7 @@ class ContrastiveDivergence(Learner):
         def contrasted(starts: Tensor, x: Tensor, weights: Tensor | None = None) -> tuple[Tensor | None, ...]:
             contrast = self.energy.weighted_sum()
             data_energy = self._add_data(contrast, x, weights)
-            state, mean = self._walk(contrast, self.sampler, starts, num_steps, report=True)
+            state, mean = self._walk(contrast, self.sampler, starts, num_steps, weights=weights, report=True)
             assert mean is not None
             with torch.enable_grad():
                 value = contrast.value()
@@ -274,7 +273,8 @@ class ContrastiveDivergence(Learner):
         data, negative = self.energies
         if isinstance(self.energy, Bipartite):
             with torch.no_grad():
-                data, negative = weighted_mean(self.energy(x), weights), self.energy(y).mean()
+                data = weighted_mean(self.energy(x), weights)
+                negative = (weight_of_chains(weights, len(y)) * self.energy(y)).sum()
         values = {
             "train/energy_data": data,
             "train/energy_negative": negative,

@@ -146,9 +146,8 @@ class GradientGuided(Estimator):
             index = _draw(proposal, self.num_samples)
             factors = _column(weights)
             if not self.advanced:
-                factors = (self.num_samples * proposal.gather(1, index)).reciprocal() * (
-                    1 if factors is None else factors
-                )
+                importance = (self.num_samples * proposal.gather(1, index)).reciprocal()
+                factors = importance if factors is None else importance * factors
             return _mean_of_sums(energy, x, around, self.objective, index, factors)
 
     def proposal(self, energy: Energy, x: Tensor, grad: Tensor) -> Tensor:

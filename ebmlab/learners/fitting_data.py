@@ -50,3 +50,19 @@ def by_their_weights(x: Tensor, weights: Tensor | None) -> Tensor:
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
     """The mean of values `(B,)` times weights `(B,)`; of the values alone when None."""
     return values.mean() if weights is None else (weights.to(values) * values).mean()
+
+
+def weight_of_chains(weights: Tensor | None, n: int, states: int = 1) -> float | Tensor:
+    """What each of some states of n negative chains counts: all of them together as much as data with these weights.
+
+    A batch of heavy samples counts more than another, and so do chains that start at them.
+
+    Args:
+        weights: of the batch, `(B,)`; 1 each when None.
+        n: number of chains.
+        states: how many of each chain count.
+
+    Returns:
+        A number, or one for each chain, `(n,)`.
+    """
+    return 1 / (states * n) if weights is None else (weights.mean() / (states * n)).expand(n)

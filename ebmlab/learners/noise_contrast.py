@@ -12,6 +12,7 @@ from torch.nn.functional import softplus
 from ebmlab.data.weighted import weighted_states
 from ebmlab.domains import Real
 from ebmlab.energies import Base, Energy, Gaussian
+from ebmlab.energies.gaussian import Normal
 from ebmlab.errors import UserError
 from ebmlab.learners.learner import ADAM, Interval
 from ebmlab.learners.sample_loss import SampleLoss
@@ -24,17 +25,12 @@ from ebmlab.settings import require_count
 NUM_DRAWN = 10_000  # states that the noise is fitted to, and draws that log Z is first estimated from
 
 
-class FittedGaussian(Base):
+class FittedGaussian(Normal):
     """The normal law that is fitted to data before training, and saved with the learner; N(0, I) until then.
 
     Args:
         domain: of x.
     """
-
-    domain: Real
-    domains = (Real,)
-    mean: Tensor
-    root: Tensor
 
     def __init__(self, domain: Real) -> None:
         super().__init__()
@@ -53,18 +49,9 @@ class FittedGaussian(Base):
     def log_z(self) -> float:
         return self.domain.size / 2 * math.log(2 * math.pi) + float(self.root.diagonal().log().sum())
 
-    def sample(self, n: int) -> Tensor:
-        noise = torch.randn(n, len(self.root), dtype=self.root.dtype, device=self.root.device)
-        return self.mean + self._coloured(noise).view(n, *self.mean.shape)
-
-    @unrounded
-    def _coloured(self, noise: Tensor) -> Tensor:
-        return noise @ self.root.T
-
     @unrounded
     def forward(self, x: Tensor) -> Tensor:
-        away = (x - self.mean.to(x)).flatten(1)
-        white: Tensor = torch.linalg.solve_triangular(self.root.to(x), away.T, upper=False)
+        white: Tensor = torch.linalg.solve_triangular(self.root.to(x), self.away(x).T, upper=False)
         return white.square().sum(0) / 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -138,6 +139,22 @@ class PseudoLikelihood(SampleLoss):
                 "set sites_per_step to null, or take Adam"
             )
         return optimizers, schedules
+
+    @torch.no_grad()
+    def on_fit_start(self) -> None:
+        """In the asymmetric form, starts from an energy that was changed since, such as by `callbacks.ClosedForm`."""
+        super().on_fit_start()
+        if self.form == "symmetric":
+            return
+        held = copy.deepcopy(self.energy)
+        self.average_()
+        found = [p.clone() for p in self.energy.parameters()]
+        self.energy.load_state_dict(held.state_dict())
+        if isinstance(held, Potts):
+            held.zero_sum_()
+        if not all(torch.allclose(a, b, 1e-3, 1e-5) for a, b in zip(found, held.parameters(), strict=True)):
+            self.regressions.copy_(_both_orders(cast(Potts | Ising, self.energy)))
+            self.fields.copy_(cast(Tensor, self.energy.field))
 
     def on_train_batch_end(self, *_: Any) -> None:
         """In the asymmetric form, gives the energy what the regressions have found."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
 from ebmlab.errors import UserError
@@ -80,7 +81,7 @@ def _ends(trainer: pl.Trainer) -> bool:
 def stop_again(trainer: pl.Trainer) -> None:
     """Ends a resumed run that `EarlyStopping` had ended: Lightning's checkpoints say when, and it trains on."""
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, EarlyStopping) and callback.stopped_epoch > 0:
+        if isinstance(callback, EarlyStopping) and callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED:
             trainer.should_stop |= trainer.current_epoch - callback.stopped_epoch in (0, 1)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
@@ -25,6 +27,12 @@ def within(numbers: Tensor, size: int) -> bool:
     """Whether all numbers of places are from 0 to size - 1; a file of a stranger may hold others."""
     least, largest = numbers.aminmax() if len(numbers) else (0, 0)
     return bool(least >= 0) and bool(largest < size)
+
+
+def require_float32(owner: str, t: Tensor, shape: Sequence[int]) -> None:
+    """Raises `ValueError` unless a tensor has this shape, and holds float32 on a CPU."""
+    if t.shape != shape or t.dtype != torch.float32 or not t.is_cpu:
+        raise ValueError(f"{owner}: {t.dtype} {tuple(t.shape)} on {t.device}, which must be float32 {tuple(shape)}")
 
 
 def _is_plain(t: Tensor) -> bool:

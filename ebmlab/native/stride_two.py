@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import fold, pad, unfold
 
 from ebmlab.native.library import example, threads, trusted
-from ebmlab.native.plain import readable
+from ebmlab.native.plain import readable, require_float32
 
 SIDE = 5
 
@@ -41,8 +41,8 @@ class StrideTwo:
         """
         channels = weights.shape[-1]
         sizes = self._sizes(image.shape, weights, rows, columns)
-        _check(image, image.shape)
-        _check(bias, (*weights.shape[:2], channels))
+        require_float32("StrideTwo", image, image.shape)
+        require_float32("StrideTwo", bias, (*weights.shape[:2], channels))
         image, weights, bias = image.contiguous(), weights.contiguous(), bias.contiguous()
         out = image.new_empty(len(image), len(rows), len(columns), channels)
         places = (weights.data_ptr(), bias.data_ptr(), out.data_ptr())
@@ -54,15 +54,13 @@ class StrideTwo:
     def back(self, grad: Tensor, weights: Tensor, *, rows: Sequence[int], columns: Sequence[int], into: Tensor) -> None:
         """Adds the gradient in the images to `into` `(B, colours, H, W)`, from that in the outputs `(B, C, h, w)`."""
         sizes = self._sizes(into.shape, weights, rows, columns)
-        _check(grad, (len(into), weights.shape[-1], len(rows), len(columns)))
-        _check(into, into.shape)
+        require_float32("StrideTwo", grad, (len(into), weights.shape[-1], len(rows), len(columns)))
+        require_float32("StrideTwo", into, into.shape)
         if not into.is_contiguous():
             raise ValueError("StrideTwo: the sum of gradients must be contiguous")
         grad = grad.permute(0, 2, 3, 1).contiguous()
-        turned = weights.view(*weights.shape[:2], -1, SIDE, weights.shape[3]).permute(
-            0, 1, 4, 2, 3
-        )  # (..., C, rows, 5)
-        turned = pad(turned, (0, self.lanes - SIDE)).contiguous()
+        by_rows = weights.view(*weights.shape[:2], -1, SIDE, weights.shape[3])
+        turned = pad(by_rows.permute(0, 1, 4, 2, 3), (0, self.lanes - SIDE)).contiguous()  # (..., C, rows, lanes)
         places = (turned.data_ptr(), into.data_ptr())
         self._library.backward(
             grad.data_ptr(), *sizes, *_kinds(rows, columns), weights.shape[1], *places, _threads(grad)
@@ -72,7 +70,7 @@ class StrideTwo:
         """Of the images, and the channels, after all have been checked against each other."""
         _, colours, height, width = images
         of_rows, of_columns, _, channels = weights.shape
-        _check(weights, (of_rows, of_columns, colours * SIDE**2, channels))
+        require_float32("StrideTwo", weights, (of_rows, of_columns, colours * SIDE**2, channels))
         if channels % self.lanes:
             raise ValueError(f"StrideTwo: {channels} channels, which must be a multiple of {self.lanes}")
         for kinds, of, side in ((rows, of_rows, height), (columns, of_columns, width)):
@@ -137,8 +135,3 @@ def _kinds(*sides: Sequence[int]) -> Iterator[ctypes.Array[ctypes.c_int32]]:
 
 def _threads(outputs: Tensor) -> int:
     return threads(outputs.numel() * 2)  # two nanoseconds for each number at least
-
-
-def _check(t: Tensor, shape: Sequence[int]) -> None:
-    if t.shape != torch.Size(shape) or t.dtype != torch.float32 or t.device.type != "cpu":
-        raise ValueError(f"StrideTwo: {t.dtype} {tuple(t.shape)} on {t.device}, which must be float32 {tuple(shape)}")

@@ -13,7 +13,7 @@ from torch.nn.functional import conv2d
 from torch.nn.utils import skip_init
 
 from ebmlab.native.library import compiled, example, threads
-from ebmlab.native.plain import readable
+from ebmlab.native.plain import readable, require_float32
 
 KIND = ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros")  # kernel, stride, padding, dilation, groups, what is padded
 TILE = 4  # outputs on a side
@@ -69,9 +69,9 @@ class Winograd:
     ) -> Tensor:
         """`(conv2d(x, weight) + bias + plus) * times`, or the swish of it where `slope` is to hold the derivative."""
         count, channels, height, width = x.shape
-        _check(weight, (channels, channels, 3, 3))
+        require_float32("Winograd", weight, (channels, channels, 3, 3))
         if bias is not None:
-            _check(bias, (channels,))
+            require_float32("Winograd", bias, (channels,))
             bias = bias.contiguous()
         x = self._images(x, x.shape)
         plus, times = (None if t is None else self._images(t, x.shape) for t in (plus, times))
@@ -86,7 +86,7 @@ class Winograd:
 
     def _images(self, t: Tensor, shape: torch.Size) -> Tensor:
         """The same numbers with the channels last, which fill whole vectors."""
-        _check(t, shape)
+        require_float32("Winograd", t, shape)
         if t.dim() != 4 or t.shape[1] % self.lanes:
             raise ValueError(f"Winograd: images {tuple(t.shape)}; the channels must be a multiple of {self.lanes}")
         return t.contiguous(memory_format=torch.channels_last)
@@ -150,11 +150,6 @@ def _is_right(found: Winograd) -> bool:
 
 def _like(x: Tensor) -> Tensor:
     return torch.empty_like(x, memory_format=torch.channels_last)
-
-
-def _check(t: Tensor, shape: Sequence[int]) -> None:
-    if t.shape != torch.Size(shape) or t.dtype != torch.float32 or t.device.type != "cpu":
-        raise ValueError(f"Winograd: {t.dtype} {tuple(t.shape)} on {t.device}, which must be float32 {tuple(shape)}")
 
 
 def _is_plain(layer: nn.Conv2d, channels: int) -> bool:

@@ -35,9 +35,8 @@ def coins(p: Tensor) -> Tensor:
 
 def _words(like: Tensor, seed: Tensor) -> Tensor:
     """Random 32-bit integers in the shape of `like`, from three 62-bit numbers."""
-    return torch.from_numpy(raw_words(seed).random_raw((like.numel() + 1) // 2).view(np.int32)[: like.numel()]).view_as(
-        like
-    )
+    words = raw_words(seed).random_raw((like.numel() + 1) // 2).view(np.int32)
+    return torch.from_numpy(words[: like.numel()]).view_as(like)
 
 
 def raw_words(seed: Tensor) -> np.random.SFC64:

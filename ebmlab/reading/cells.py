@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -82,6 +83,20 @@ def number(cell: str, delimiter: str | None) -> float | None:
         return None if "_" in text else float(text)  # Python reads 1_000
     except ValueError:
         return None
+
+
+def form_of(cell: str) -> str:
+    """Tells a comma of thousands, 5,411 beside 432, from one of decimals: how a number is written.
+
+    Returns:
+        thousands if three digits follow a comma and up to three stand before it, hundreds for whole numbers below 1000,
+        missing for NaN, else other.
+    """
+    if re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell):
+        return "thousands"
+    if re.fullmatch(r"[+-]?\d{1,3}", cell):
+        return "hundreds"
+    return "missing" if cell.lower() == "nan" else "other"
 
 
 def sniff(path: Path) -> tuple[str | None, list[Record]]:

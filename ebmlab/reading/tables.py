@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ebmlab.errors import UserError
 from ebmlab.numerics.launch import launched_rank
-from ebmlab.reading.cells import Record, encoding_of, number, records, sniff
+from ebmlab.reading.cells import Record, encoding_of, form_of, number, records, sniff
 
 Labels = str | int | None
 MISSING = ("", "?", "-", "na", "n/a", "null", "none")
@@ -156,6 +156,7 @@ def _cell_by_cell(path: Path, head: Head, holes: bool) -> tuple[npt.NDArray[Any]
     x: list[list[float]] = []
     names: list[str] = []
     signs: set[str] = set()  # before decimals
+    forms: dict[int, dict[str, str]] = {}  # of the numbers of a column, and where the first of each is
     for row in islice(records(path, head.delimiter), int(head.named), None):
         cells = _check_width(path, row, head)
         if holes:
@@ -165,10 +166,14 @@ def _cell_by_cell(path: Path, head: Head, holes: bool) -> tuple[npt.NDArray[Any]
                 column = head.cells[i] if head.named and not head.mixed else i
                 raise UserError(_no_number(f"{path}, line {row.line}", cells[i], column))
             signs |= {"," if "," in cells[i] else "."} if set(",.") & set(cells[i]) else set()
+            forms.setdefault(i, {}).setdefault(form_of(cells[i]), f"line {row.line}: '{cells[i]}'")
         if len(signs) > 1:
             raise UserError(f"{path}, line {row.line}: some numbers have a decimal comma, others a point: take one")
         x.append([number(cells[i], head.delimiter) or 0.0 for i in head.columns])
         names += [] if head.label is None else [cells[head.label]]
+    for found in forms.values():
+        if found.keys() - {"missing"} == {"thousands", "hundreds"}:
+            raise UserError(f"{path}, {found['thousands']} may have a comma of thousands: write it without the comma")
     return np.array(x, dtype=np.float64), None if head.label is None else np.array(names)
 
 

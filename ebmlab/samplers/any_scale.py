@@ -210,7 +210,7 @@ class AnyScale(Sampler):
         if curvature is not None and not torch.allclose(curvature, curvature.T if dims == 2 else curvature):
             raise UserError("AnyScale: curvature must be finite, and symmetric where it is a matrix")
         if curvature is not None and self.variant == "edges":
-            return self._set_edges(Edges.of(curvature))
+            return self._set_edges(Edges.of((curvature + curvature.T) / 2))
         root = None
         if curvature is not None and diagonal is not None:
             if diagonal.shape != curvature.shape[:1]:
@@ -223,7 +223,8 @@ class AnyScale(Sampler):
     def _set_edges(self, curvature: Edges) -> None:
         if self.variant != "edges":
             raise UserError(f"AnyScale: variant {self.variant} takes no edges; give the matrix, or take variant edges")
-        self.root, self.edges = EdgeRoot(curvature), curvature
+        self.edges = curvature.checked("AnyScale: curvature", diagonal=True)
+        self.root = EdgeRoot(self.edges)
         self.diagonal = self.root.diagonal
 
     def tuned_arguments(self) -> dict[str, Any]:

@@ -50,6 +50,10 @@ class Curvature(NamedTuple):
     values: Tensor
     shift: Tensor
 
+    def like(self, x: Tensor) -> Curvature:
+        """The same where states x are, in their precision: energies without tensors leave both to the states."""
+        return Curvature(*(part.to(x) for part in self))
+
     def root(self, v: Tensor, stiffness: Number) -> Tensor:
         """L v."""
         return self._by(v, (self.values + stiffness).sqrt())
@@ -147,7 +151,7 @@ def step(
     energy: Energy, state: HamsState, settings: Sequence[Number], curvature: Curvature | None = None
 ) -> tuple[HamsState, Info]:
     """Refreshes a part of the momentum, then moves."""
-    return move(energy, refresh(state, settings), settings, curvature)
+    return move(energy, refresh(state, settings), settings, curvature and curvature.like(state.x))
 
 
 class DiscreteHAMS(Sampler):

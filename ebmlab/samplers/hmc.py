@@ -64,13 +64,8 @@ def leapfrog(
 
     In z of x = S z all masses are 1. A trajectory of -v from the end leads back.
     """
-    (epsilon,), scale = settings, options.scale
-    x, velocity = state.x, kick(velocity, scale, 0.5 * epsilon, state.grad)
-    for _ in range(options.num_leapfrog - 1):
-        x = drift(x, scale, epsilon, velocity)
-        velocity = kick(velocity, scale, epsilon, energy.gradient(x))
-    new = start(energy, drift(x, scale, epsilon, velocity), settings, options)
-    return new, kick(velocity, scale, 0.5 * epsilon, new.grad)
+    new, velocity, _ = _followed(energy, state, velocity, settings, options, watch=False)
+    return new, velocity
 
 
 def step(
@@ -85,12 +80,41 @@ def step(
 
     H = E(x) + |v|^2 / 2 is nearly constant along it. `velocity` and `chance` are v and a uniform number `(B,)`, where
     they have been drawn before.
+
+    A trajectory that diverges may end in NaN, as of infinity less infinity, and is rejected with probability 0. It is
+    told by a velocity for which H loses all digits after the point. NaN after any other one is the energy's own.
+    Compiled programs do not look, which would take a quarter of their time: the acceptance is NaN there.
     """
     begin = normal(state.x) if velocity is None else velocity
-    new, end = leapfrog(energy, state, begin, settings, options)
-    accepted, probability = metropolis(state.energy - new.energy - kinetic_rise(end, begin), chance)
+    watch, compiled = not begin.is_cpu, torch.compiler.is_compiling()
+    new, end, diverged = _followed(energy, state, begin, settings, options, watch and not compiled)
+    log_ratio = state.energy - new.energy - kinetic_rise(end, begin)
+    evaluations = options.num_leapfrog
+    if not (watch or compiled) and bool(log_ratio.isnan().any()):  # rarely, so that all are followed once more
+        diverged = _followed(energy, state, begin, settings, options, watch=True)[2]
+        evaluations *= 2
+    if diverged is not None:
+        log_ratio = log_ratio.masked_fill(diverged & log_ratio.isnan(), -torch.inf)
+    accepted, probability = metropolis(log_ratio, chance)
     after = new.overwritten(accepted, state)
-    return after, Info(probability, Moved(energy.domain, after.x, state.x), evaluations=float(options.num_leapfrog))
+    return after, Info(probability, Moved(energy.domain, after.x, state.x), evaluations=float(evaluations))
+
+
+def _followed(
+    energy: Energy, state: HMCState, velocity: Tensor, settings: Sequence[Number], options: Options, watch: bool
+) -> tuple[HMCState, Tensor, Tensor | None]:
+    """The end of a trajectory, its velocity, and with `watch` which ones have diverged, `(B,)`."""
+    (epsilon,), scale = settings, options.scale
+    limit = torch.finfo(velocity.dtype).eps ** -0.5
+    x, velocity = state.x, kick(velocity, scale, 0.5 * epsilon, state.grad)
+    fast = velocity.abs() > limit if watch else None
+    for _ in range(options.num_leapfrog - 1):
+        x = drift(x, scale, epsilon, velocity)
+        velocity = kick(velocity, scale, epsilon, energy.gradient(x))
+        fast = None if fast is None else fast | (velocity.abs() > limit)
+    new = start(energy, drift(x, scale, epsilon, velocity), settings, options)
+    diverged = None if fast is None else fast.flatten(1).any(1)
+    return new, kick(velocity, scale, 0.5 * epsilon, new.grad), diverged
 
 
 class Numbers(NamedTuple):

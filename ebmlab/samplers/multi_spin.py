@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ebmlab.energies import Ising
+from ebmlab.energies.pairwise.pairwise import same
 from ebmlab.native.word_sweeps import CLASSES, Sites, by_kernel, packed, swept, unpacked
 from ebmlab.numerics.bit_planes import Planes, Random, added, count, counted, random_words
 from ebmlab.samplers.spin_rules import ODDS, Rule, heat_bath, metropolis, thresholds
@@ -199,7 +200,7 @@ def multi_spin(energy: object) -> MultiSpin | None:
     if type(energy) is not Ising or energy.learn:  # a subclass may have another law
         return None
     now = list(energy.buffers())
-    if energy in _CODED and len(_CODED[energy][0]) == len(now) and all(map(_same, _CODED[energy][0], now)):
+    if energy in _CODED and len(_CODED[energy][0]) == len(now) and all(map(same, _CODED[energy][0], now)):
         return _CODED[energy][1]
     _CODED[energy] = [numbers.detach().clone() for numbers in now], (coded := _coded(energy))
     return coded
@@ -213,10 +214,6 @@ def _coded(energy: Ising) -> MultiSpin | None:
     totals = energy.field.abs().index_add(0, edges.rows, edges.values.abs()) / quantum
     allowed = torch.equal(whole * quantum, values) and float(totals.max()) < LARGEST + 0.5
     return MultiSpin(energy, quantum) if allowed else None
-
-
-def _same(kept: Tensor, now: Tensor) -> bool:
-    return kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
 
 
 def _group(begin: int, part: Tensor, place: Tensor, totals: Tensor, couplings: tuple[Tensor, Tensor, Tensor]) -> Group:

@@ -54,11 +54,11 @@ class RelaxedMALA(MetropolisSampler):
     """Metropolis-adjusted Langevin steps on a real vector z with density N(z; 0, I) 2^d p(sign z).
 
     Within an orthant p(sign z) is constant, so its gradient gives no direction. The proposal therefore uses a smooth
-    surrogate, N(z; 0, I) exp(-E(tanh(z / T))). It is z'   N(z - alpha (z + g), 2 alpha I), where g is the gradient of
-    E(tanh(z / T)). The Metropolis decision uses the true density, so that x = sign z follows p exactly. The step alpha
-    g is truncated to one unit per coordinate (Roberts and Tweedie 1996); otherwise chains of a steep energy get stuck.
-    A step costs two evaluations: E at x, and the gradient at tanh(z / T), outside the domain, where the energy must be
-    defined too. The tunable buffer is `step_size`.
+    surrogate, N(z; 0, I) exp(-E(tanh(z / T))). It draws z' from N(z - alpha (z + g), 2 alpha I), where g is the
+    gradient of E(tanh(z / T)). The Metropolis decision uses the true density, so that x = sign z follows p exactly. The
+    step alpha g is truncated to one unit per coordinate (Roberts and Tweedie 1996); otherwise chains of a steep energy
+    get stuck. A step costs two evaluations: E at x, and the gradient at tanh(z / T), outside the domain, where the
+    energy must be defined too. The tunable buffer is `step_size`.
 
     Args:
         step_size: alpha.

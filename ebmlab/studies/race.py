@@ -94,19 +94,19 @@ def race(
 
     The ESS of the sampler is that of the chains' distance to the state `reference` `(1, *event)`.
     """
-    clock = _Clock(fabric)
-    state = sampler.init(energy, x, limits.burn_in + limits.num_steps)
-    total_steps = limits.burn_in + limits.num_steps
+    clock, total_steps = _Clock(fabric), limits.burn_in + limits.num_steps
+    state = sampler.init(energy, x, total_steps)
     walk = Meter(description, "step", total_steps, shown=fabric.is_global_zero).along(range(total_steps))
     for _ in islice(walk, limits.burn_in):
         state, _ = sampler.step(energy, state)
     forbidden = _energies(energy, state, _gather(fabric, state.x), fabric).isinf().any()  # moves between them are NaN
-    points = _points(limits.num_steps // limits.record_every, limits.num_points)
+    num_records = limits.num_steps // limits.record_every
+    points = _points(num_records, limits.num_points)
     traces: list[Tensor] = []
     total, jump, steps = None, torch.zeros((), dtype=torch.float64, device=x.device), 0
     labels = curve_labels(measures)
     result.curves = {label: [] for label in (*labels.values(), MEAN_ENERGY)}
-    for k in range(1, limits.num_steps // limits.record_every + 1):
+    for k in range(1, num_records + 1):
         for _ in islice(walk, limits.record_every):
             before = state.x
             clock.start()
@@ -124,14 +124,9 @@ def race(
             result.steps.append(steps)
             result.seconds.append(clock.seconds)
             result.curves[MEAN_ENERGY].append(float(traces[-1][:, 0].mean()))
-            if traces[-1][:, 0].isnan().any():
-                raise UserError(f"{description}: an energy is NaN after {how_many(steps, 'step')}; check the target")
             assert total is not None
-            if not forbidden and _gather(fabric, total.acceptance).isnan().any():
-                raise UserError(
-                    f"{description}: an acceptance is NaN after {how_many(steps, 'step')}: the energy or gradient of a "
-                    "proposed state is; check the target"
-                )
+            acceptance = None if forbidden else _gather(fabric, total.acceptance)
+            _refuse_nan(f"after {how_many(steps, 'step')}", description, traces[-1][:, 0], acceptance)
             for name, label in labels.items():
                 result.curves[label].append(measures[name].value())
         if late:
@@ -149,15 +144,21 @@ def race(
     }
     result.row |= _efficiency(torch.stack(traces), info.evaluations * steps, clock.seconds)
     result.row |= columns({name: m.summary() for name, m in measures.items()}, taken=RESERVED | result.row.keys())
-    for name, measure in measures.items():
-        picture, truth, text = measure.picture(), measure.truth(), measure.text()
-        if picture is not None:
-            result.pictures[name] = picture
-        if truth is not None:
-            result.truths[name] = truth
-        if text:
-            result.texts[name] = text
+    result.pictures |= {name: found for name, m in measures.items() if (found := m.picture()) is not None}
+    result.truths |= {name: found for name, m in measures.items() if (found := m.truth()) is not None}
+    result.texts |= {name: text for name, m in measures.items() if (text := m.text())}
     return result
+
+
+def _refuse_nan(when: str, description: str, energies: Tensor, acceptance: Tensor | None) -> None:
+    """Raises `UserError` if an energy or an acceptance is NaN; the latter is None where NaN is no fault."""
+    if energies.isnan().any():
+        raise UserError(f"{description}: an energy is NaN {when}; check the target")
+    if acceptance is not None and acceptance.isnan().any():
+        raise UserError(
+            f"{description}: an acceptance is NaN {when}: the energy or gradient of a proposed state is; check the "
+            "target"
+        )
 
 
 def _points(num_records: int, num_points: int) -> set[int]:

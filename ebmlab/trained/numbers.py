@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,27 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
     with explained(f"{what} is no array ({WHY})", ValueError):
         array = np.asarray(raw)  # a list's numbers have 8 bytes here, and torch's default type elsewhere
     return as_numbers(array, what), lambda result: result.cpu().numpy()
+
+
+@contextmanager
+def placed(where: str) -> Iterator[None]:
+    """Errors about raw numbers name the file or option that these came from, in place of "raw".
+
+    Args:
+        where: the file, its row or the option.
+
+    Example:
+        >>> with placed("x.csv, row 2"):
+        ...     check_finite(torch.tensor([[torch.nan]]))
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: x.csv, row 2: holds NaN or infinity in 1 of 1 events, first in number 0, counted from 0
+    """
+    try:
+        yield
+    except UserError as error:
+        if not (found := re.match(r"raw(: | (?=holds ))|(?=raw |row \d)", str(error))):
+            raise  # of the mask or the sampler
+        raise UserError(f"{where}: {str(error)[found.end() :]}", option=error.option) from error
 
 
 def check_names(given: Any, wanted: Sequence[str], what: str = "raw") -> None:
@@ -74,6 +97,19 @@ def check_scale(raw: Tensor, preprocessing: Preprocessing, seen: Tensor | None =
     if preprocessing.binarize and not -ROUNDED * white <= low <= high <= (1 + ROUNDED) * white:
         raise UserError(
             f"raw holds numbers from {low:.6g} to {high:.6g}, but what becomes bits must lie between 0 and {white:g}"
+        )
+    images = len(preprocessing.shape) == 3 or white == LEVELS  # in a row of fractions all may be small
+    if preprocessing.binarize and images and (seen is None or len(seen) > 1):  # of one event, parts may be unknown
+        _check_bright(raw if seen is None else seen, white)
+
+
+def _check_bright(seen: Tensor, white: float) -> None:
+    """Raises `UserError` for pixels so dark that each becomes 0, as training does; black ones are right."""
+    top = float(seen.max())  # NaN where some are unknown
+    if 0 < top <= white / 2:
+        raise UserError(
+            f"raw holds numbers up to {top:.6g}, but {white:g} is white, so that next to all bits would be 0: give raw "
+            "data in the units of the training data, or bits as booleans"
         )
 
 

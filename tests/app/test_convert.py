@@ -15,6 +15,7 @@ from helpers_trainer import quiet_trainer
 
 import ebmlab
 from ebmlab.app.cli import main
+from ebmlab.app.own_runs import is_own
 from ebmlab.datamodules import Alignment, Arrays
 from ebmlab.energies import RBM, CategoricalRBM, Energy, Ising, Potts
 from ebmlab.evaluation import ais
@@ -61,6 +62,7 @@ def test_an_rbm_of_pixels_is_tested_on_data(folder: None) -> None:
         main(["convert", "model.npz", name, "--shape", "1,8,8"])
     quiet = ["--wandb", "disabled", "--trainer.accelerator", "cpu", "--trainer.limit_test_batches", "1"]
     for name in ("a", "b"):
+        assert is_own(Path(name, "config.yaml"))
         main(["test", "--ckpt_path", name, "--data", "Digits", "--data.binarize", "true", *quiet])
     main(["compare", "a", "b", "--out", "table.csv"])
     assert "test/energy last" in Path("table.csv").read_text()
@@ -178,6 +180,25 @@ def test_how_raw_data_become_states_is_kept_or_said_to_be_lost(
     main(["convert", "own.ckpt", "own.npz"])
     assert "not carried over: how raw data become states" in capsys.readouterr().out
     assert read("own.npz").names == ("q0", "q1", "q2")
+
+
+def test_of_a_problem_on_bits_only_files_on_spins_lose_the_bits(
+    folder: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The energies of a file's own states are those of the run's raw data, unless `convert` says what is lost."""
+    pytest.importorskip("dimod")
+    Path("qubo.coo").write_text("# vartype=BINARY\n0 0 1.5\n0 1 -2\n")
+    bits, value = np.array([[0, 0], [1, 0], [0, 1], [1, 1]]), np.array([0, 1.5, 0, -0.5])
+    main(["convert", "qubo.coo", "mine"])
+    energies = ebmlab.load("mine").energy(bits)
+    np.testing.assert_allclose(energies - energies[0], value, atol=1e-6)
+    for name in ("out.json", "out.coo", "out.npz"):
+        capsys.readouterr()
+        main(["convert", "mine", name])
+        found, kept = read(name), name == "out.json"
+        assert found.form == ("bits" if kept else "spins")
+        assert ("not carried over: how raw data become states" in capsys.readouterr().out) is not kept
+        np.testing.assert_allclose(found.energy(found.states(bits if kept else 2 * bits - 1)), energies, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:You are trying to `self.log")

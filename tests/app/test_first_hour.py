@@ -199,7 +199,10 @@ def test_empty_cells_are_filled_row_by_row(
     given = np.array([[1, np.nan, 1], [np.nan, 0, np.nan], [1, 1, 0], [np.nan, 0, 1]])[:, None]
     assert ((found == given) | np.isnan(given)).all() and set(found.ravel()) == {0, 1}
     assert {0, 1} == set(found[0, :, 1]) == set(found[3, :, 0])
+    Path("other.csv").write_text("a,b,c\n1,,1\n2,0,\n")
     for words, said in (
+        (["complete", "other.csv"], "other.csv, row 1, counted from 0: the values lie between 0 and 2, but those in t"),
+        (["complete", "holes.csv", "--given=b,c"], "holes.csv: holds NaN or infinity in 2 of 4 events"),
         (["score", "holes.csv"], "holes.csv, line 2: the cell of column b is empty: fill it, or leave the line out"),
         (["complete", "bits.csv"], "bits.csv has no empty cells and no NaN: say by --given what is known"),
     ):

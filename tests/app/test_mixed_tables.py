@@ -96,7 +96,7 @@ def test_rows_are_drawn_scored_and_completed(people: None, capsys: pytest.Captur
     assert len(table(f"{RUN}/scores.csv")) == 230
 
 
-def test_what_does_not_fit_is_one_line(people: None, fails: Callable[..., str]) -> None:
+def test_what_does_not_fit_is_one_line(people: None, capsys: pytest.CaptureFixture[str]) -> None:
     Path("wrong.csv").write_text("kind,height,tall\n7,170,1\n")
     for args, words in (
         (["score", "wrong.csv"], "wrong.csv: row 0, column 0, both counted from 0, holds 7"),
@@ -106,8 +106,8 @@ def test_what_does_not_fit_is_one_line(people: None, fails: Callable[..., str]) 
             "needs images, and the model's samples have shape (3,): give names",
         ),
         (["predict", "--condition=colour=1"], "there is no column colour; there are "),
-        (["predict", "--condition=kind=9"], "holds 9"),
+        (["predict", "--condition=kind=9"], "error: --condition kind=9: "),
     ):
         with pytest.raises(SystemExit) as error:
             main([*args, f"--ckpt_path={RUN}"])
-        assert error.value.code == 2, words
+        assert error.value.code == 2 and words in capsys.readouterr().err

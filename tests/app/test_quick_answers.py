@@ -126,6 +126,17 @@ def test_ctrl_c_during_the_imports_is_a_line(tmp_path: Path) -> None:
     assert (done.returncode, last) == (130, "stopped by Ctrl-C: nothing was kept; give the same command again")
 
 
+@pytest.mark.slow
+def test_other_processes_of_a_run_say_nothing_when_they_are_stopped(tmp_path: Path) -> None:
+    """They said that nothing was kept, while the first one said how to go on."""
+    slow = "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
+    (tmp_path / "pytorch_lightning.py").write_text(slow)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}", "LOCAL_RANK": "1"}
+    begin = [sys.executable, "-m", "ebmlab", "fit", "--config", "a.yaml"]
+    done = subprocess.run(begin, capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stderr) == (143, "")
+
+
 @pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])
 def test_the_short_help_is_short_and_names_options_that_there_are(
     command: str, capsys: pytest.CaptureFixture[str]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -293,8 +294,15 @@ def test_the_config_of_a_continued_run_says_what_is_used(run: Callable[..., None
     assert config["model"]["init_args"]["optimizer"]["init_args"]["lr"] == 0.003
 
 
-@pytest.mark.parametrize("interval", ["--trainer.check_val_every_n_epoch=1", "--trainer.val_check_interval=0.5"])
-def test_a_run_that_stopped_early_stays_as_it_is(interval: str, run: Callable[..., None]) -> None:
+@pytest.mark.parametrize(
+    ("interval", "why"),
+    [
+        ("--trainer.check_val_every_n_epoch=1", "min_delta=1000"),
+        ("--trainer.val_check_interval=0.5", "min_delta=1000"),
+        ("--trainer.check_val_every_n_epoch=1", "stopping_threshold=1e9"),  # in epoch 0
+    ],
+)
+def test_a_run_that_stopped_early_stays_as_it_is(interval: str, why: str, run: Callable[..., None]) -> None:
     fit = [
         "fit",
         "--resume=auto",
@@ -304,7 +312,7 @@ def test_a_run_that_stopped_early_stays_as_it_is(interval: str, run: Callable[..
         interval,
     ]
     fit += ["--callbacks.EarlyStopping.monitor=val/energy", "--callbacks.EarlyStopping.patience=2"]
-    fit += ["--callbacks.EarlyStopping.min_delta=1000", "--trainer.limit_val_batches=1"]
+    fit += [f"--callbacks.EarlyStopping.{why}", "--trainer.limit_val_batches=1"]
     steps = []
     for _ in range(3):
         run(*fit)
@@ -339,3 +347,28 @@ def test_states_of_checkpoints_follow_a_run_that_was_moved(moved: bool, tmp_path
     assert found["1"] == {"dirpath": str(own), "best_k_models": best[1]}
     assert found["0"]["dirpath"] == str(now)
     assert found["0"]["best_k_models"] == ({str(now / "best.ckpt"): 1.0} if moved else best[0])
+
+
+@pytest.mark.slow
+def test_a_run_that_cannot_be_remembered_says_so_and_how_to_use_it(
+    run: Callable[..., None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later command would take the run for a stranger's, and refuse the path of its data."""
+    np.save("bits.npy", np.tile([[0, 1, 1], [1, 0, 1]], (300, 1)))
+    Path("no_folder").touch()
+    monkeypatch.setenv("EBMLAB_CACHE", "no_folder/cache")
+    data = ["--data=datamodules.Arrays", "--data.path=bits.npy", "--data.domain=binary", "--data.batch_size=100"]
+    with pytest.warns(UserWarning, match="EBMLAB_CACHE to a folder that can be written"):
+        run(
+            "fit",
+            *data,
+            "--callbacks.AIS=false",
+            "--trainer.max_epochs=1",
+            "--name=a",
+            config="rbm_digits",
+            quick=False,
+        )
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  sample")]
+    words = shlex.split(shown[0])[4:]
+    run(words[0], *words[1:], "--num_samples=4", bare=True)
+    assert Path("runs/rbm_digits/a/samples/samples.pt").exists()

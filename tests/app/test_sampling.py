@@ -166,6 +166,25 @@ def test_entries_left_out_on_the_command_line_and_added_by_a_resumed_run(
     assert "--samplers.C=null: there is no C to leave out of samplers; the config has A, B b" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--samplers.LBB.tune_steps=4"], "--samplers.LBB.tune_steps: there is no LBB in samplers; did you mean LB?"),
+        (["--samplers.Z.sampler.init_args.size", "4"], ".init_args.size: there is no Z in samplers; the config has LB"),
+        (["--measures.mean.tolerance=1"], "--measures.mean.tolerance: there is no mean in measures; the config has no"),
+        (["--samplers.LB.sampler.size=4"], "samplers.sampler: LocallyBalanced has no option size; it has "),
+        (["--samplers.Z.sampler=ebmlab.samplers.GWG", "--samplers.Z.length=x"], "samplers.length is 'x', but must be"),
+    ],
+)
+def test_an_option_of_a_misspelt_entry_names_the_entries(
+    options: list[str], line: str, study: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tiny(tmp_path, "{LB: {sampler: ebmlab.samplers.LocallyBalanced}}")
+    with pytest.raises(SystemExit):
+        study(path, *options)
+    assert line in capsys.readouterr().err
+
+
 def test_a_second_config_changes_the_entries_of_the_first(study: Callable[..., Path], tmp_path: Path) -> None:
     path = tiny(
         tmp_path,

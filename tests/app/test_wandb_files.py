@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import wandb
+from helpers_trainer import quiet_trainer
 from wandb.proto import wandb_internal_pb2
 
 from ebmlab.app.loggers import make_loggers
@@ -166,3 +167,21 @@ def test_tensorboard_that_is_missing_is_one_line(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(UserError, match=r"pip install 'ebmlab\[tensorboard\]'"):
         make_loggers(tmp_path, "e", "disabled", None, tensorboard=True)
+
+
+def test_wandb_that_fails_when_a_run_begins_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a user without a home. One warning says so, and W&B is not asked again."""
+    asked = []
+
+    def no_home(*_: Any, **__: Any) -> None:
+        asked.append(1)
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(wandb, "init", no_home)
+    run = wandb_run(tmp_path, "e", "offline", None, evaluates=False)
+    assert run is not None
+    with pytest.warns(UserWarning, match="W&B failed .*Could not determine home directory.*training goes on") as said:
+        run.log_hyperparams({"a": 1})
+        run.begin(quiet_trainer(tmp_path))
+        run.log_metrics({"train/loss": 1.0}, 1)
+    assert len(asked) == len(said) == 1

@@ -125,6 +125,33 @@ def test_a_fit_starts_from_the_estimate(method: Any, data: Alignment) -> None:
     assert bool(expected.coupling.any()) == (method == "mean_field")
 
 
+@pytest.mark.parametrize("make", [lambda: Potts(3, 2), lambda: Ising.learnable(3)], ids=["Potts", "Ising"])
+def test_both_regressions_of_a_pair_start_from_the_estimate_and_go_on_from_what_they_found(make: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    energy = make()
+    index = torch.rand(60, 3, generator=generator) < torch.tensor([0.5, 0.7, 0.9])  # skewed, so that they differ
+    x = energy.domain.from_index(index.long())
+
+    def train(learner: PseudoLikelihood, *callbacks: Any) -> None:
+        trainer = pl.Trainer(max_epochs=9, callbacks=[*callbacks], accelerator="cpu", **QUIET)
+        trainer.fit(learner, torch.utils.data.DataLoader(x, 60))
+
+    expected, rate = make(), 0.0
+    mean_field_(expected, x)
+    optimizer = lambda parameters: torch.optim.SGD(parameters, lr=rate)  # noqa: E731
+    still = PseudoLikelihood(energy, form="asymmetric", optimizer=optimizer)
+    train(still, ClosedForm())
+    assert expected.coupling.abs().max() > 0.01
+    torch.testing.assert_close(energy(x) - energy(x[:1]), expected(x) - expected(x[:1]))
+    going, rate = PseudoLikelihood(make(), form="asymmetric", optimizer=optimizer), 0.5
+    train(going)
+    here, there = going.regressions.detach().clone()
+    assert (here - there).abs().max() > 1e-4
+    rate = 0.0
+    train(going)
+    torch.testing.assert_close(going.regressions.detach(), torch.stack([here, there]))
+
+
 def test_independent_sites_have_the_datas_means() -> None:
     generator = torch.Generator().manual_seed(0)
     x, w = torch.randint(3, (60, 2), generator=generator), torch.rand(60, generator=generator)

@@ -84,6 +84,10 @@ READ: dict[str, tuple[str, list[list[float]], list[str]]] = {
     "white space": ("  x   y \n 1   2 \n3\t4\n", [[1, 2], [3, 4]], ["x", "y"]),
     "Windows lines": ("x;y\r\n1,5;2\r\n", [[1.5, 2]], ["x", "y"]),
     "one sample": ("1,5;2,5\n", [[1.5, 2.5]], []),
+    "three decimals in each": ("x;y\n1,500;2,125\n3,250;4,000\n", [[1.5, 2.125], [3.25, 4]], ["x", "y"]),
+    "three decimals, and fewer": ("x;y\n1,125;2\n3,25;4\n7;5\n", [[1.125, 2], [3.25, 4], [7, 5]], ["x", "y"]),
+    "three decimals beside a large number": ("x;y\n1,125;2\n3000;4\n", [[1.125, 2], [3000, 4]], ["x", "y"]),
+    "three decimals after a zero": ("x;y\n0,125;2\n3;4\n", [[0.125, 2], [3, 4]], ["x", "y"]),
 }
 
 
@@ -138,6 +142,8 @@ def test_other_encodings_and_open_quotation_marks_are_named() -> None:
         ("x,y\n1\n2\n", None, "line 2: the number of cells is 1, but 2 in the first line"),
         ("1,5;2\n2.5;3\n", None, "line 2: some numbers have a decimal comma, others a point: take one"),
         ("x;y\n1.234,5;2\n", None, "line 2: '1.234,5' in column x is no number"),
+        ("x;y\n432;1\n5,411;2\n", None, "line 3: '5,411' may have a comma of thousands: write it without the comma"),
+        ("x\ty\n-999\t1\n-5,411\t2\n", None, "line 3: '-5,411' may have a comma of thousands"),
         ("x,y\n1,True\n2,maybe\n", None, "line 3: 'maybe' in column y is no number"),
         ("x,y\n1,1_000\n", None, "line 2: '1_000' in column y is no number"),
         ("body height\n1.5\nabc\n", None, "line 3: 'abc' in column body height is no number"),

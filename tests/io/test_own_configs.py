@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from ebmlab.app.own_runs import keep_own, must_be_named
 from ebmlab.io import own_files
 
 
 def test_what_is_written_is_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    own_files.remember("model: a\n")
+    assert own_files.remember("model: a\n")
     assert own_files.is_own("model: a\n") and not own_files.is_own("model: b\n")
 
 
@@ -24,5 +25,19 @@ def test_a_user_without_a_home_remembers_nothing(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", classmethod(no_home))
-    own_files.remember("model: a\n")
+    assert not own_files.remember("model: a\n")
     assert not own_files.is_own("model: a\n")
+
+
+def test_commands_name_the_config_of_a_run_that_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config.yaml"
+    for cache, text, named in [
+        ("cache", "class_path: ebmlab.energies.RBM", False),
+        ("cache", "class_path: mine.RBM", True),
+        ("config.yaml", "class_path: ebmlab.energies.RBM", True),  # a file, where no folder can be made
+    ]:
+        monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / cache))
+        config.write_text(text)
+        assert keep_own(config) == (cache == "cache") and must_be_named(config) == named

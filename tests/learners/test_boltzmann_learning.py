@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,13 +86,13 @@ def gradients(learner: BoltzmannLearning) -> list[Tensor]:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("name", ENERGIES)
-@pytest.mark.parametrize("l2", [0.0, 0.1])
-def test_the_plain_gradient_is_that_of_weighted_energies(name: str, l2: float) -> None:
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.0, 0.1), (0.1, 0.0)])
+def test_the_plain_gradient_is_that_of_weighted_energies(name: str, l1: float, l2: float) -> None:
     energy = ENERGIES[name]()
-    learner, x, weights, y = prepared(energy, damping=None, pseudo_count=0.0, l2=l2)
+    learner, x, weights, y = prepared(energy, damping=None, pseudo_count=0.0, l1=l1, l2=l2)
     loss = (weights * energy(x)).sum() - energy(y).mean()
     coupling = energy.coupling if isinstance(energy, Potts) else energy.coupling.triu(1)
-    penalised = loss + l2 * coupling.square().sum()
+    penalised = loss + l1 * coupling.abs().sum() + l2 * coupling.square().sum()
     expected = torch.autograd.grad(penalised, [p for p in energy.parameters() if p.requires_grad])
     for found, wanted in zip(gradients(learner), expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
@@ -146,11 +147,13 @@ def check_direction(
     learning: type[BoltzmannLearning] = BoltzmannLearning,
     share: float = 0.0,
     learns: Tensor | None = None,
+    l1: float = 0.0,
     l2: float = 0.0,
 ) -> None:
-    learner, x, weights, y = prepared(energy, learning, damping=0.3, pseudo_count=share, l2=l2)
+    learner, x, weights, y = prepared(energy, learning, damping=0.3, pseudo_count=share, l1=l1, l2=l2)
     learner.learns = learns
-    damping, pull = max(0.3, (2 * l2) ** 0.5), 2 * l2 * couplings_of(energy)
+    damping, held = max(0.3, (l1 + 2 * l2) ** 0.5), couplings_of(energy)
+    pull = l1 * np.sign(held) + 2 * l2 * held
     D, h = by_numpy(x, weights, y, damping, share, matrix_of(energy, learns), pull)
     coupling, field = gradients(learner) if isinstance(energy, Potts) else gradients(learner)[::-1]
     np.testing.assert_allclose(-field.numpy(), h.reshape(field.shape), rtol=1e-7, atol=1e-9)
@@ -162,10 +165,10 @@ def check_direction(
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize(("share", "l2"), [(0.0, 0.0), (0.2, 0.0), (0.2, 0.1)])
+@pytest.mark.parametrize(("share", "l1", "l2"), [(0.0, 0.0, 0.0), (0.2, 0.0, 0.0), (0.2, 0.0, 0.1), (0.2, 0.2, 0.1)])
 @pytest.mark.parametrize("name", ENERGIES)
-def test_the_direction_is_its_definition(name: str, share: float, l2: float) -> None:
-    check_direction(ENERGIES[name](), share=share, l2=l2)
+def test_the_direction_is_its_definition(name: str, share: float, l1: float, l2: float) -> None:
+    check_direction(ENERGIES[name](), share=share, l1=l1, l2=l2)
 
 
 def some(energy: Potts) -> Tensor:
@@ -176,6 +179,7 @@ def some(energy: Potts) -> Tensor:
 def test_the_direction_of_some_couplings_is_its_definition() -> None:
     energy = potts([[0, 3], [2, 1], [0, 1]])
     check_direction(energy, learns=some(energy))
+    check_direction(energy, learns=some(energy), l1=0.1, l2=0.1)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -221,6 +225,22 @@ def test_a_fit_arrives_at_the_couplings_that_made_the_data(damping: float | None
     learner = BoltzmannLearning(energy, Exact(), num_chains=20_000, num_steps=1, damping=damping, optimizer=rate)
     quiet_trainer(tmp_path, max_epochs=40, limit_val_batches=0).fit(learner, data)
     assert (energy.coupling - truth.coupling).abs().max() < 0.05 and (energy.field - truth.field).abs().max() < 0.05
+
+
+@pytest.mark.usefixtures("one_block")
+@pytest.mark.parametrize("damping", [0.05, None])
+def test_steps_arrive_at_the_penalised_maximum_of_two_spins(damping: float | None) -> None:
+    """Their mean product f is 0.6, and f - tanh J = l1 at the best J."""
+    torch.manual_seed(0)
+    x = torch.tensor([[1.0, 1.0], [-1.0, -1.0]] * 4 + [[1.0, -1.0], [-1.0, 1.0]])
+    energy, given = Ising.learnable(2), type("Given", (BoltzmannLearning,), {"_all_data": lambda self: (x, None)})
+    learner = given(energy, Exact(), num_chains=20_000, num_steps=1, damping=damping, pseudo_count=0.0, l1=0.2)
+    sgd = torch.optim.SGD(energy.parameters(), lr=0.2)
+    for _ in range(60):
+        sgd.zero_grad()
+        learner.training_step(None, 0).backward()
+        sgd.step()
+    assert abs(float(energy.coupling.detach()[0, 1]) - math.atanh(0.4)) < 0.03
 
 
 @pytest.mark.usefixtures("one_block")
@@ -284,12 +304,15 @@ def test_training_ends_at_the_correlation_of_its_own_chains(tmp_path: Path) -> N
         ("P @ _only_couplings(learns, columns, slice(0, n), own, q)", "P @ columns"),
         ("_only_couplings(learns, block, rows, slice(rows.start, n), q)", "None"),
         ("P.columns(k)", "p.columns(k)"),
-        ("2 * self.l2 * self._coupling)", "self.l2 * self._coupling)"),
+        ("2 * self.l2 * self._coupling", "self.l2 * self._coupling"),
+        ("self.l1 * self._coupling.sign()", "self.l1 * self._coupling"),
+        ("self.l1 + 2 * self.l2", "2 * self.l2"),
     ],
 )
 def test_wrong_directions_are_found(old: str, new: str) -> None:
+    wrong = mutant(BoltzmannLearning, old, new)  # before, for it raises if there is no such text
     with pytest.raises(AssertionError):
-        check_direction(potts(), mutant(BoltzmannLearning, old, new), l2=0.1)
+        check_direction(potts(), wrong, l1=0.1, l2=0.1)
 
 
 def test_two_steps_take_the_memory_of_few_matrices(monkeypatch: pytest.MonkeyPatch) -> None:

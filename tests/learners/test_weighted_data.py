@@ -155,3 +155,30 @@ def test_chains_start_at_data_by_their_weights(start: Start, tmp_path: Path) -> 
     before = [p.detach().clone() for p in learner.parameters()]
     quiet_trainer(tmp_path, max_epochs=2).fit(learner, datamodule=Pairs(weights=torch.tensor([3.0, 0.0, 0.0])))
     torch.testing.assert_close(list(learner.parameters()), before)
+
+
+class OneByOne(Pairs):
+    """Batches of one sequence each, whose weights are not 1 on average."""
+
+    def train_dataloader(self) -> Any:
+        return torch.utils.data.DataLoader([(x[None], w[None]) for x, w in zip(*self.batch, strict=True)], None)
+
+
+@pytest.mark.parametrize("k", [0, 1], ids=["Potts", "CategoricalRBM"])
+def test_chains_from_a_heavy_sample_count_as_much_as_it_does(k: int, tmp_path: Path) -> None:
+    """Chains that stay at the data are the data again, however small a batch is, and there is nothing to learn."""
+    learner = ContrastiveDivergence(energies()[k], Stays(), start=FromData(), num_steps=3, burn_in=1)
+    before = [p.detach().clone() for p in learner.parameters()]
+    trainer = quiet_trainer(tmp_path, max_epochs=1, log_every_n_steps=1)
+    trainer.fit(learner, datamodule=OneByOne())
+    torch.testing.assert_close(list(learner.parameters()), before)
+    assert abs(float(trainer.callback_metrics["train/energy_gap"])) < 1e-5
+
+
+@pytest.mark.parametrize("start", [FromNoise(), ReplayBuffer(5)], ids=["noise", "buffer"])
+def test_what_adds_a_constant_to_energies_does_not_move(start: Start, tmp_path: Path) -> None:
+    """Such is the sum of the fields of a site: as much weight is added as is taken away."""
+    energy = Potts(3, 4)
+    fit = quiet_trainer(tmp_path, max_epochs=2).fit
+    fit(ContrastiveDivergence(energy, Gibbs(), start=start), datamodule=OneByOne())
+    assert energy.field.abs().max() > 1e-3 and energy.field.sum(1).abs().max() < 1e-7

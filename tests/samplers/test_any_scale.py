@@ -279,6 +279,15 @@ W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
         (lambda: AnyScale("edges", curvature=W4, diagonal=D4), "takes no diagonal"),
         (lambda: AnyScale("diagonal").set_curvature(Edges.of(W4)), "variant diagonal takes no edges"),
         (
+            lambda: AnyScale("edges", curvature=Edges(4, [0], [1], [0.5])),
+            r"entry \(0, 1\) is 0.5, but \(1, 0\) is missing",
+        ),
+        (
+            lambda: AnyScale("edges", curvature=Edges(4, [0, 1], [1, 0], [torch.nan, torch.nan])),
+            r"entry \(0, 1\) must be finite",
+        ),
+        (lambda: AnyScale("edges", curvature=Edges(4, [0, 4], [4, 0], [1.0, 1.0])), "beyond the 4"),
+        (
             lambda: AnyScale("edges", curvature=W4).check(Target(Binary(5), "flat")),
             r"4 coordinates, but Binary\(5\) has 5",
         ),
@@ -333,6 +342,19 @@ def test_the_rows_of_an_edge_root_are_a_root() -> None:
 
 
 @pytest.mark.slow
+def test_entries_of_any_order_have_one_root() -> None:
+    W = graph(12)
+    right, order = Edges.of(W), torch.randperm(len(Edges.of(W).values))
+    mixed = Edges(12, right.rows[order], right.columns[order], right.values[order])
+    z = torch.randn(3, 12, dtype=torch.float64)
+    given = []
+    for edges in (right, mixed):
+        root = AnyScale("edges", curvature=edges).root
+        assert isinstance(root, EdgeRoot)
+        given.append((root(z), root.transposed(root(z))))
+    torch.testing.assert_close(given[1], given[0])
+
+
 def test_edges_move_thousands_of_spins_at_once_and_the_tuner_takes_the_couplings() -> None:
     """On a lattice W is exact: no proposal is refused. A symmetric root would have 1.6e7 entries."""
     torch.manual_seed(0)

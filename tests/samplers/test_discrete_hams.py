@@ -215,6 +215,26 @@ def test_the_preconditioned_form_is_balanced_with_any_curvature(domain: Finite, 
     assert (law @ matrix - law).abs().max() < 1e-13
 
 
+class OnSpins(Energy):
+    """-x' W x / 2 of a W that is no buffer: states of any precision stay as they are."""
+
+    def __init__(self, W: Tensor) -> None:
+        super().__init__()
+        self.domain, self.W = Spin(len(W)), W
+
+    def forward(self, x: Tensor) -> Tensor:
+        return -((x @ self.W.to(x)) * x).sum(1) / 2
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-5), (torch.float32, 1e-4), (torch.bfloat16, 0.2)])
+def test_the_preconditioned_form_takes_states_in_any_precision(dtype: torch.dtype, rounding: float) -> None:
+    energy = OnSpins(quadratic(Spin(4)).W)
+    x, info = DiscreteHAMS(0.9, curvature=energy.W).sample(energy, energy.domain.random(500).to(dtype), num_steps=4)
+    assert x.dtype == dtype
+    assert info.acceptance.min() > 1 - rounding
+    assert info.hops.mean() > 0.1
+
+
 def test_the_preconditioned_sampler_is_exact_and_says_what_does_not_fit() -> None:
     domain = DOMAINS["spin"]
     sampler = DiscreteHAMS(0.9, curvature=quadratic(domain, seed=1).W)

@@ -111,8 +111,9 @@ def test_a_sweep_by_tables_of_what_is_made_of_a_model_leaves_the_law_invariant(n
     ],
 )
 def test_wrong_factors_and_fields_are_found(old: str, new: str) -> None:
+    wrong = mutant(GibbsSweep, old, new)()  # before, for it raises if there is no such text
     with pytest.raises(AssertionError):
-        assert_invariant(mutant(GibbsSweep, old, new)(), by_tables(d=4, q=2)["from frequencies"])
+        assert_invariant(wrong, by_tables(d=4, q=2)["from frequencies"])
 
 
 def test_chains_at_temperatures_of_their_own_sweep_as_each_at_its_own() -> None:

@@ -127,6 +127,33 @@ def test_a_scale_is_a_change_of_units() -> None:
     torch.testing.assert_close(x, SCALE * HMC(0.3, 5).last_states(stretched, z, 10))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_trajectories_that_overflow_are_rejected_with_probability_0(dtype: torch.dtype) -> None:
+    """The acceptance of the others is not lost: its mean is the share of steps that move."""
+    torch.manual_seed(0)
+    target, options = Banana(2), Options(10, None)
+    x = target.sample(5000).to(dtype)
+    new, _ = leapfrog(target, start(target, x, (), options), torch.randn_like(x), (0.7,), options)
+    assert 0.1 < new.x.isnan().any(1).double().mean() < 0.9
+    info = HMC(0.7, 10).sample(target, x, 1)[1]
+    assert info.evaluations == 20, "they are followed once more"
+    assert HMC(0.05, 10).sample(target, x, 1)[1].evaluations == 10
+    moved = (info.hops > 0).to(dtype)
+    assert moved.mean() > 0.1
+    assert abs(info.acceptance.mean() - moved.mean()) < 4 * (moved - info.acceptance).std() / 5000**0.5
+
+
+def test_a_gradient_of_nan_is_reported() -> None:
+    class Torn(Banana):
+        def gradient(self, x: Tensor) -> Tensor:
+            return torch.where(x[:, :1] > 2, torch.nan, super().gradient(x))
+
+    torch.manual_seed(0)
+    target = Torn(2)
+    x, info = HMC(0.3, 4).sample(target, -target.sample(500).abs(), 10)
+    assert info.acceptance.isnan().any() and x.isfinite().all()
+
+
 def test_an_annealed_chain_finds_log_z() -> None:
     torch.manual_seed(0)
     grbm = GRBM(4, 3).double()

@@ -140,6 +140,38 @@ def test_layers_that_give_no_energy_of_one_state_alone(
         use(energy.eval())
 
 
+class Recurrent(Energy):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.domain, self.layer = Spin((5, 4)), layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = (x, x, x) if isinstance(self.layer, nn.MultiheadAttention) else (x,)
+        out = self.layer(*given)
+        return (out if isinstance(out, Tensor) else out[0]).flatten(1).sum(1)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda noise: nn.MultiheadAttention(4, 2, dropout=0.5 * noise, batch_first=True),
+        lambda noise: nn.LSTM(4, 6, num_layers=2, dropout=0.5 * noise, batch_first=True),
+        lambda noise: nn.RReLU(-1.0, -1.0 + noise),
+        lambda noise: nn.FeatureAlphaDropout(0.5 * noise),
+    ],
+)
+def test_layers_with_a_noise_of_their_own(layer: Callable[[float], nn.Module]) -> None:
+    """Chains went on from energies that another call at the same state did not give."""
+    energy = Recurrent(layer(1.0))
+    x = energy.random(50)
+    assert not torch.equal(energy(x), energy(x))
+    with pytest.raises(UserError, match=r"its layer layer \(\w+\) makes energies random: call energy.eval\(\) first"):
+        Gibbs().sample(energy, x, 2)
+    for steady in (energy.eval(), Recurrent(layer(0.0))):
+        assert torch.equal(steady(x), steady(x))
+        Gibbs().sample(steady, x, 2)
+
+
 def test_batch_normalisation_without_running_statistics_never_gives_the_energy_of_one_state() -> None:
     energy = Layered(nn.BatchNorm1d(3, track_running_stats=False)).eval()
     with pytest.raises(UserError, match="mixes the states of a batch: take LayerNorm or GroupNorm in its place"):

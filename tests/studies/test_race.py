@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers_grbm import Banana
 from lightning_fabric import Fabric
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from ebmlab.domains import Spin
 from ebmlab.energies import Energy
 from ebmlab.errors import UserError
 from ebmlab.io import progress
-from ebmlab.samplers import DMALA, GWG, Gibbs, RandomWalk, Sampler
+from ebmlab.samplers import DMALA, GWG, HMC, Gibbs, RandomWalk, Sampler
 from ebmlab.studies import Contender, FromPoint, Study
 from ebmlab.studies.race import Result
 
@@ -63,6 +64,11 @@ def test_a_constant_in_the_energy_changes_no_statistic(tmp_path: Path) -> None:
 def test_a_nan_that_is_never_accepted_stops_the_study(tmp_path: Path, sampler: Sampler) -> None:
     with pytest.raises(UserError, match=r"t: A: an acceptance is NaN after \d+ steps: the energy or"):
         run(tmp_path, Top(math.nan), sampler, start=FromPoint(0))
+
+
+def test_trajectories_that_diverge_are_no_fault_of_the_target(tmp_path: Path) -> None:
+    result = run(tmp_path, Banana(2), HMC(0.7, 10), num_steps=100)
+    assert 0 < result.row["acceptance"] < 1
 
 
 @pytest.mark.parametrize(("start", "acceptance_known"), [(0, True), (1, False)])

@@ -112,6 +112,44 @@ def test_dark_parts_of_images_are_no_bits() -> None:
         assert found.shape == (1, 1, 2, 2)
 
 
+LEVELS255 = Preprocessing((1, 2, 2), 255.0, binarize=True, unit=True)  # MNIST's levels, as bits
+FLAT255 = replace(LEVELS255, shape=(4,))
+DRAWN255 = replace(LEVELS255, binarize="dynamic")
+DARK: dict[str, tuple[Preprocessing, Any, str]] = {
+    "levels from 0 to 16": (LEVELS255, np.uint8([[0, 16, 3, 9], [2, 0, 11, 0]]), "up to 16, but 255 is white"),
+    "the same, flat": (FLAT255, np.uint8([[0, 16, 3, 9], [2, 0, 11, 0]]), "up to 16, but 255 is white"),
+    "the same, drawn": (DRAWN255, np.uint8([[0, 16, 3, 9], [2, 0, 11, 0]]), "up to 16, but 255 is white"),
+    "fractions": (LEVELS16, np.float32([[0, 0.03, 0.06, 0.01]] * 2), "up to 0.06, but 1 is white"),
+}
+
+
+@pytest.mark.parametrize("what", DARK)
+def test_pixels_of_which_all_would_become_0_are_refused_as_in_training(what: str) -> None:
+    form, raw, line = DARK[what]
+    model = model_of(form)
+    acts: list[Callable[[], Any]] = [lambda: model.energy(raw), lambda: model.features(raw)]
+    for act in [*acts, lambda: model.energy(raw[:1]), lambda: model.complete(raw, [1, 1, 1, 0])]:
+        with pytest.raises(UserError, match=f"{line}, so that next to all bits would be 0"):
+            act()
+
+
+@pytest.mark.parametrize("form", [LEVELS255, LEVELS16, FLAT255])
+def test_black_pixels_are_no_other_units(form: Preprocessing) -> None:
+    """Nor are dark pixels beside bright ones of other events, or of one event that is known in part."""
+    model, dark = model_of(form), np.uint8([[0, 5, 2, 0]])
+    black, white = np.zeros_like(dark), np.uint8([[0, 0, 0, form.scale]])
+    assert not model.states(black).any() and len(model.energy(black)) == 1
+    both = model.states(np.concatenate([dark, white])).flatten(1)
+    assert torch.equal(both, torch.tensor([[0.0, 0, 0, 0], [0, 0, 0, 1]]))
+    bits = model.complete(dark, [1, 1, 1, 0], num_steps=1)
+    assert not bits.reshape(-1)[:3].any()
+
+
+def test_rows_of_fractions_may_be_small() -> None:
+    form = Preprocessing((4,), 255.0, 1.0, binarize=True, unit=True)
+    assert not model_of(form).states(np.float32([[0.1, 0, 0.3, 0.2]])).any()
+
+
 def test_rows_of_small_numbers_are_no_bits() -> None:
     model = model_of(RATINGS)
     assert torch.equal(model.states(np.int64([[1, 0, 0, 1]])), torch.tensor([[0.1, 0, 0, 0.1]]))

@@ -214,7 +214,7 @@ class Symmetric(nn.Module):
     def forward(self, matrix: Tensor) -> Tensor:
         if torch.is_grad_enabled() or matrix.device.type != "cpu" or torch.compiler.is_compiling():
             return self.make(matrix)
-        if self._kept is None or self._kept[0].dtype != matrix.dtype or not torch.equal(self._kept[0], matrix):
+        if self._kept is None or not same(self._kept[0], matrix):
             self._kept = matrix.clone(), self.make(matrix)
         return self._kept[1]
 
@@ -222,6 +222,11 @@ class Symmetric(nn.Module):
     def make(matrix: Tensor) -> Tensor:
         upper = matrix.triu(1)
         return upper + upper.T
+
+
+def same(kept: Tensor | None, now: Tensor) -> bool:
+    """Whether a tensor that was kept has the type, the place and the numbers of another one."""
+    return kept is not None and kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
 
 
 def _join_saved(energy: Pairwise, saved: dict[str, Tensor], prefix: str, *_: Any) -> None:

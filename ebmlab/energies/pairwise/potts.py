@@ -13,6 +13,7 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.conditionals import felt, log_conditionals
+from ebmlab.energies.pairwise.pairwise import same
 from ebmlab.energies.pairwise.scalar_potts import ScalarPotts
 from ebmlab.energies.pairwise.site_tables import SiteTable, joint_tables, site_tables
 from ebmlab.energies.pairwise.statistics import PottsSum
@@ -240,7 +241,7 @@ class Potts(Energy):
         now = self.coupling, self.field
         if not self._steady and self.coupling.device.type != "cpu":
             return make()
-        if not self._steady and not all(map(_same, self._kept.get("parameters", (None, None)), now)):
+        if not self._steady and not all(map(same, self._kept.get("parameters", (None, None)), now)):
             self._kept = {}
             self._kept["parameters"] = tuple(p.detach().clone() for p in now)
         if name not in self._kept:
@@ -267,10 +268,6 @@ def zero_sum(coupling: Tensor) -> Tensor:
     """Couplings `(..., q, q)` of two values in the zero-sum gauge: without what depends on one of the values alone."""
     centred = coupling - coupling.mean(-1, keepdim=True)
     return centred.sub_(centred.mean(-2, keepdim=True))
-
-
-def _same(kept: Tensor | None, now: Tensor) -> bool:
-    return kept is not None and kept.dtype == now.dtype and kept.device == now.device and torch.equal(kept, now)
 
 
 def _ordered(num_coordinates: int, pairs: Pairs | None) -> Tensor:

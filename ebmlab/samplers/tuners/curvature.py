@@ -10,6 +10,8 @@ from torch import Tensor
 
 from ebmlab.errors import UserError
 
+TOLERANCE = 1e-7  # of the complementarity gap, relative to the cost of the start
+
 
 class GradientDifferences:
     """Sums over pairs (y - x, grad f(y) - grad f(x)), which determine W; the pairs themselves are not kept.
@@ -95,7 +97,7 @@ class _Slack:
         return self.sign * self.W.double() + (self.weights @ z).diag()
 
 
-def _minimise(cost: Tensor, slacks: Sequence[_Slack], z: Tensor, tolerance: float = 1e-7) -> Tensor:
+def _minimise(cost: Tensor, slacks: Sequence[_Slack], z: Tensor) -> Tensor:
     """The z >= 0 of least cost' z at which all slacks are positive semi-definite.
 
     A primal-dual interior-point method (Helmberg, Rendl, Vanderbei & Wolkowicz 1996): each slack S has a
@@ -106,7 +108,6 @@ def _minimise(cost: Tensor, slacks: Sequence[_Slack], z: Tensor, tolerance: floa
         cost: `(n,)`.
         slacks: the constraints besides z >= 0.
         z: a strictly feasible start, `(n,)`.
-        tolerance: bound on the complementarity gap, relative to the cost of the start.
     """
     scale = float(cost @ z)
     S = [slack.at(z) for slack in slacks]
@@ -116,7 +117,7 @@ def _minimise(cost: Tensor, slacks: Sequence[_Slack], z: Tensor, tolerance: floa
     centring = 0.5
     for _ in range(100):
         gap = float(x @ z) + sum(float((a * s).sum()) for a, s in zip(X, S, strict=True))
-        if gap < tolerance * scale:
+        if gap < TOLERANCE * scale:
             break
         mu = centring * gap / degree
         inverses = [torch.cholesky_inverse(torch.linalg.cholesky(s)) for s in S]

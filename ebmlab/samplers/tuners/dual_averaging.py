@@ -32,6 +32,9 @@ class DualAveraging(Tuner):
     begins where the energy is stiff, and it would never leave. (The harmonic mean of Hoffman, Radul & Sountsov, 2021,
     serves the same end.)
 
+    The a_t of few chains are noisy, and log e_t swings. Its mean then accepts more than the rate, as the acceptance
+    falls ever faster while the step size grows. Many chains come closer.
+
     `TargetAcceptance` changes settings less often, and other parameters than step sizes, too.
 
     Args:
