@@ -64,6 +64,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     Attributes:
         energy_: the fitted energy, float64, of standardised features.
+        sampler_: the sampler as training has left it: one that tunes itself has found its step size.
         mean_, scale_: mean and scale by which features are standardised, `(n_features_in_,)`; 0 and 1 for a binary
             energy.
 
@@ -148,7 +149,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         check_is_fitted(self, "energy_")
         require_count("EBM", n_samples=n_samples, num_steps=num_steps)
         with _seeded(random_state), torch.no_grad():
-            x, _ = self._sampler().sample(self.energy_, self.energy_.random(n_samples).double(), num_steps)
+            x, _ = self.sampler_.sample(self.energy_, self.energy_.random(n_samples).double(), num_steps)
         states: NDArray[Any] = x.flatten(1).numpy() * self.scale_ + self.mean_
         return states
 
@@ -183,9 +184,10 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             mean, deviation = (moment.numpy() for moment in moments_of(rows, weights))
             scale = np.where(deviation > 0, deviation, 1.0)
         x = self._events(rows.numpy(), energy, mean, scale).float()
+        sampler = BlockGibbs() if self.sampler is None else copy.deepcopy(self.sampler)
         learner = ContrastiveDivergence(
             energy,
-            self._sampler(),
+            sampler,
             start=ReplayBuffer(min(self.batch_size, len(x)), init="data"),
             num_steps=self.num_steps,
             optimizer=partial(torch.optim.Adam, lr=self.learning_rate),
@@ -204,6 +206,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             raise UserError(f"EBM: training has diverged; take a learning_rate below {self.learning_rate}")
         self.mean_, self.scale_ = mean, scale  # with the energy, so that a fit that fails leaves an earlier one whole
         self.energy_ = energy.cpu().double().eval().requires_grad_(False)
+        self.sampler_ = sampler.cpu()
         self._base = data_law(energy.domain, x.double(), weights=weights)
         if weights is None:
             some = torch.randperm(len(x))[torch.arange(AIS_CHAINS) % len(x)]
@@ -228,9 +231,6 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             given = how_many(len(mean), "feature")
             raise UserError(f"EBM: X has {given}, but {type(energy).__name__} models {how_many(size, 'number')}")
         return energy
-
-    def _sampler(self) -> Sampler:
-        return BlockGibbs() if self.sampler is None else copy.deepcopy(self.sampler)
 
     def _states(self, X: ArrayLike) -> tuple[NDArray[Any], Tensor]:
         """The rows as given, and as states of the energy's domain, float64."""
@@ -268,7 +268,7 @@ class EBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             return LogZ(float(exact_log_z(energy)), 0.0, gap=0.0, method="exact sum")
         chains: dict[str, Any] = {"num_chains": AIS_CHAINS, "num_temperatures": AIS_TEMPERATURES}
         with _seeded(0):
-            found = log_z(energy, self._sampler(), x=self._starts, base=self._base, schedule="linear", **chains)
+            found = log_z(energy, self.sampler_, x=self._starts, base=self._base, schedule="linear", **chains)
         if found.trusted:
             return found
         warnings.warn(f"do not trust these log-likelihoods: {'; '.join(found.doubts)}", stacklevel=4)

@@ -24,6 +24,7 @@ from ebmlab.data.weighted import ByWeight
 from ebmlab.domains import Binary
 from ebmlab.energies import MLP, RBM, Ising
 from ebmlab.errors import UserError
+from ebmlab.learners import AdaptiveDMALA
 from ebmlab.samplers import DMALA, BlockGibbs, Gibbs
 from ebmlab.sklearn import EBM
 
@@ -134,6 +135,14 @@ def test_an_energy_and_a_sampler_of_ones_own(monkeypatch: pytest.MonkeyPatch) ->
         mlp.transform(bits())
     spins = EBM(Ising.learnable(6), sampler=Gibbs(), num_epochs=2, random_state=0).fit(2 * bits() - 1)
     assert set(np.unique(spins.sample(20, num_steps=20))) == {-1, 1}
+
+
+def test_samples_come_by_the_step_size_that_training_has_found() -> None:
+    many = (np.random.default_rng(0).random((400, 6)) < 0.9).astype(float)
+    given = AdaptiveDMALA(0.02, gain=1.0)
+    model = EBM("RBM", 2, sampler=given, num_epochs=5, random_state=0).fit(many)
+    assert float(given.step_size) == pytest.approx(0.02) and float(model.sampler_.step_size) > 0.2
+    assert model.sample(1000, num_steps=50, random_state=0).mean() == pytest.approx(0.9, abs=0.03)
 
 
 def test_log_z_that_few_chains_carry_is_not_to_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,19 @@ def test_ranks_share_a_buffers_slots_and_fill_them_differently(tmp_path: Path) -
     assert not torch.equal(first, second)
 
 
+def filled(rank: int) -> Tensor:
+    torch.manual_seed(0)  # before training all ranks have the seed of the run
+    buffer = ReplayBuffer(2000)
+    buffer.fill(make_rbm().random, make_rbm().domain)
+    assert buffer.slots is not None
+    return buffer.slots
+
+
+def test_slots_that_are_filled_before_training_differ_from_rank_to_rank(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    assert torch.equal(torch.cat(on_two_ranks(filled, tmp_path)), make_rbm().random(2000).to(torch.int8))
+
+
 def adapted(rank: int) -> list[float]:
     """Step sizes after each iteration, in a module that DDP does not wrap, as while gradients accumulate."""
     samplers: list[Any] = [AdaptiveDMALA(0.5), PersistentACS(tuning_steps=20, cycle_length=3, tune_every=1)]

@@ -25,14 +25,14 @@ import ebmlab
 from benchmarks.zoo import RECIPES
 from ebmlab.app.zoo_parser import _VERBS, zoo_parser
 from ebmlab.domains import Binary
-from ebmlab.energies import RBM, Energy
+from ebmlab.energies import RBM, Energy, Potts
 from ebmlab.errors import UserError
 from ebmlab.io.files import load_checkpoint
 from ebmlab.io.zoo import checkpoint, names, pack, pull
 from ebmlab.io.zoo.packing import seal, strip
 from ebmlab.io.zoo.shelf import CARD, CHECKPOINT, LOG_Z, MANIFEST, OURS
 from ebmlab.trained import likelihood
-from ebmlab.trained.export import export_energy
+from ebmlab.trained.export import STABLE, export_energy
 
 NAMES = sorted(path.name for path in OURS.iterdir() if (path / MANIFEST).is_file())
 
@@ -176,6 +176,8 @@ FUNCTIONS = {
     "logsumexp": lambda z: torch.stack([z, 0.5 * z], 1).logsumexp(1),
     "log_softmax": lambda z: torch.stack([z, 0.5 * z], 1).log_softmax(1)[:, 0],
     "softplus": torch.nn.functional.softplus,
+    "erfcx": lambda z: torch.special.erfcx(z.abs()).log(),
+    "log_ndtr": torch.special.log_ndtr,
 }
 
 
@@ -196,6 +198,23 @@ def test_energies_that_are_large_are_finite_in_onnx_too(name: str, weight: float
     torch.testing.assert_close(onnx(energy, x), energy(x).detach(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["special_erfcx", "special_log_ndtr"])
+def test_tails_of_the_normal_law_keep_their_digits_in_float32(name: str) -> None:
+    x = torch.cat([torch.linspace(-9, 9, 999), torch.logspace(1, 6, 99)])
+    x = torch.cat([x, -x]) if name == "special_log_ndtr" else x
+    operator = getattr(torch.ops.aten, name).default
+    torch.testing.assert_close(STABLE[operator](x).double(), operator(x.double()), rtol=2e-5, atol=2e-7)
+
+
+def test_a_machine_of_rectified_units_is_exported_to_onnx() -> None:
+    torch.manual_seed(0)
+    rbm = RBM(6, 3, hidden="rectified")
+    for parameter in rbm.parameters():
+        torch.nn.init.normal_(parameter, std=5.0)  # inputs far below 0
+    x = rbm.domain.enumerate()
+    torch.testing.assert_close(onnx(rbm, x), rbm(x).detach(), rtol=1e-5, atol=1e-5)
+
+
 def test_an_energy_of_float64_is_exported_to_onnx_in_float32() -> None:
     torch.manual_seed(0)
     rbm = RBM(6, 3).double()
@@ -203,6 +222,36 @@ def test_an_energy_of_float64_is_exported_to_onnx_in_float32() -> None:
     found = onnx(rbm, x)
     assert found.dtype == torch.float32 and rbm.W.dtype == torch.float64
     torch.testing.assert_close(found.double(), rbm(x.double()).detach(), rtol=1e-5, atol=1e-5)
+
+
+class Counted(Energy):
+    """E(x) = the sum of x'Wx over two halves x of the bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.domain, self.weight = Binary(6), torch.nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        halves = x.view(len(x), 2, 3)
+        return torch.einsum("bki,ij,bkj->b", halves, self.weight, halves)
+
+
+def potts() -> Potts:
+    energy = Potts(4, 3)
+    for parameter in energy.parameters():
+        torch.nn.init.normal_(parameter)
+    return energy
+
+
+@pytest.mark.parametrize("make", [Counted, potts])
+def test_an_energy_that_counts_its_states_is_exported_for_any_number(make: Callable[[], Energy]) -> None:
+    torch.manual_seed(0)
+    energy = make()
+    export_energy(energy, Path("a.pt2"))
+    program = torch.export.load("a.pt2").module()
+    for n in (1, 3, 8):
+        x = energy.random(n)
+        torch.testing.assert_close(program(x), energy(x))
 
 
 def test_what_cannot_be_exported_says_so() -> None:

@@ -85,7 +85,7 @@ class RGCN(Energy):
 
     def random(self, n: int) -> Tensor:
         """Random graphs `(n, num_nodes (num_nodes - 1) / 2)`: independent edges with probability `density`."""
-        return (uniform_numbers(n, *self.domain.event_shape, device=self.device) < self.density).float()
+        return (uniform_numbers(n, *self.domain.event_shape, device=self.device) < self.density).to(self.dtype)
 
     @torch.no_grad()
     def set_base(self, mean: Tensor) -> None:

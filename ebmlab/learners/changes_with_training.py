@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from ebmlab.energies import Energy
@@ -30,3 +31,20 @@ class ChangesWithTraining(ABC):
         Returns:
             The sampler, the states that it starts from, and its number of steps.
         """
+
+
+def warn_of_unasked(sampler: Sampler, learner: str, *, asks: bool) -> None:
+    """Warns if a sampler, or a part of it, changes with the training, but is not asked to.
+
+    Args:
+        sampler: of the learner.
+        learner: its name.
+        asks: whether it asks the sampler itself. No learner asks the parts.
+    """
+    for place, part in enumerate(sampler.modules()):  # the first is the sampler itself
+        if isinstance(part, ChangesWithTraining) and (place > 0 or not asks):
+            owner = type(sampler).__name__ if place > 0 else learner
+            rank_zero_warn(
+                f"{type(part).__name__} keeps its first settings, for {owner} does not change it with the training: "
+                "take DMALA with a step_size of your own, or give it to ContrastiveDivergence itself"
+            )

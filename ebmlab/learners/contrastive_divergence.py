@@ -84,7 +84,7 @@ class ContrastiveDivergence(Learner):
         torch.Size([4, 6])
     """
 
-    takes_weights = True
+    takes_weights = asks_sampler = True
     energies: tuple[Tensor, Tensor] | None = None
     chain_steps: int | None = None
     step_factor: float = 1.0

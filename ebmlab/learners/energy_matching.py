@@ -38,7 +38,7 @@ def matching_losses(energy: Energy, noise: Tensor, x: Tensor, time: Tensor, temp
         temperature: of the law near the data.
     """
     time = time.view(-1, *[1] * (x.dim() - 1))
-    _, grad = input_gradient(energy, (1 - time) * noise + time * x)
+    _, grad = input_gradient(energy, ((1 - time) * noise + time * x).to(x))  # times of half precision are float32
     return (temperature * grad + x - noise).flatten(1).square().sum(1)
 
 

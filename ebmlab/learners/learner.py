@@ -21,6 +21,7 @@ from ebmlab.energies import Energy
 from ebmlab.errors import WHY, UserError, explained
 from ebmlab.io.described import CLASS_PATH
 from ebmlab.io.plain import require_finite
+from ebmlab.learners.changes_with_training import warn_of_unasked
 from ebmlab.learners.compiled_energy import uncompiled
 from ebmlab.learners.fitting_data import check_domain, refuse_weights, weighted_mean
 from ebmlab.learners.monitored_metrics import monitors_training
@@ -68,6 +69,7 @@ class Learner(Rebuilt, Draws):
 
     domains: tuple[type[Domain], ...] = (Domain,)
     takes_weights: bool = False  # whether the loss counts samples by their weights
+    asks_sampler: bool = False  # whether training asks its sampler to change, if it is a `ChangesWithTraining`
     logs: tuple[str, ...] = ()  # all that this very class logs; a subclass that says nothing may log anything
 
     def __init__(
@@ -187,6 +189,8 @@ class Learner(Rebuilt, Draws):
         average_parameters(self, self.trainer)
         data, energy = data_of(self.trainer), type(self.energy).__name__
         self.check_data(data, stage == "fit")
+        if stage == "fit":
+            warn_of_unasked(self.sampler, type(self).__name__, asks=self.asks_sampler)
         splits = {"fit": ["train"], "validate": ["val"], "test": ["test"]}.get(stage, [])
         for split in splits + ["val"] * (stage == "fit" and self.trainer.enable_validation):
             check_first_batch(data, split, self.energy.domain, energy)

@@ -149,8 +149,12 @@ class ReplayBuffer(Start):
         self._slots, self._index, self._hidden = states, None, None
 
     def fill(self, draw: Callable[[int], Tensor], domain: Domain) -> None:
-        """Fills this rank's slots with states that `draw(n)` gives, `(n, *event)`."""
-        states = draw(self._share())
+        """Fills the slots with states that `draw(n)` gives, `(n, *event)`, before training, as `LowRankStart` does.
+
+        All ranks draw the same numbers then. Each draws the states of all, and takes its own.
+        """
+        (rank, world), share = rank_and_world(), self._share()
+        states = draw(world * share)[rank * share :][:share]
         self.slots = states.to(_smallest(domain, states.dtype))
 
     def cold(self, domain: Domain) -> Tensor | None:

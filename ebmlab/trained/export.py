@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import io
 import logging
+import math
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -33,12 +35,39 @@ def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(x == y, larger + 0.6931471805599453, sum_of_both)  # also where both are infinite
 
 
+def _log_erfcx(turned: Any) -> Any:
+    t = (1 + turned) / 2
+    return np.log(torch.special.erfcx(torch.from_numpy(2 / t - 2)).numpy() / t)
+
+
+SERIES = np.polynomial.chebyshev.chebinterpolate(_log_erfcx, 16).tolist()
+
+
+def _erfcx(x: Tensor) -> Tensor:
+    """exp(x^2) erfc(x): Chebyshev's series of log(erfcx(z) / t) in t = 1 / (1 + z / 2), for z = |x|."""
+    t = 1 / (1 + x.abs() / 2)
+    turned, later, last = 2 * t - 1, torch.zeros_like(x), torch.zeros_like(x)
+    first, *rest = SERIES
+    for term in reversed(rest):  # Clenshaw's sum
+        later, last = 2 * turned * later - last + term, later
+    mirrored = t * (turned * later - last + first).exp()
+    return torch.where(x < 0, 2 * x.clamp(max=0).square().exp() - mirrored, mirrored)
+
+
+def _log_ndtr(x: Tensor) -> Tensor:
+    below, above = x.clamp(max=0), x.clamp(min=0)
+    tail = (_erfcx(-below / math.sqrt(2)) / 2).log() - below.square() / 2
+    return torch.where(x < 0, tail, ((1 + torch.erf(above / math.sqrt(2))) / 2).log())
+
+
 STABLE: dict[Any, Any] = {
     torch.ops.aten.log_sigmoid.default: _log_sigmoid,
     torch.ops.aten.log_sigmoid_forward.default: _log_sigmoid_forward,
     torch.ops.aten.logaddexp.default: _logaddexp,
+    torch.ops.aten.special_erfcx.default: _erfcx,
+    torch.ops.aten.special_log_ndtr.default: _log_ndtr,
 }
-"""Functions that torch writes into ONNX as exp and log, which overflow; here by ONNX's own Softplus."""
+"""Functions that torch writes into ONNX as exp, erf and log, which overflow or cancel; here without either."""
 
 
 def export_energy(energy: Energy, path: Path) -> None:
@@ -58,14 +87,26 @@ def export_energy(energy: Energy, path: Path) -> None:
         require(str(path), "onnx", "onnxscript")
     if path.suffix == ".onnx" and energy.dtype != torch.float32:
         energy = copy.deepcopy(energy).float()
-    x, number = energy.random(3), torch.export.Dim("n", min=1)
     with (
         explained(f"{type(energy).__name__} cannot be exported: {WHY}", UNFIT),
         warnings.catch_warnings(action="ignore"),
     ):
-        program = torch.export.export(energy.eval(), (x,), dynamic_shapes=({0: number},), strict=False)
+        program = _program(energy.eval())
         content = _onnx(program) if path.suffix == ".onnx" else _pt2(program)
     write_whole(path, content)
+
+
+def _program(energy: Energy) -> torch.export.ExportedProgram:
+    """The program for any number of states.
+
+    Where `forward` runs as it is, `len(x)` is the number of states of the example. Only its translated code keeps the
+    number open, but not every function can be translated.
+    """
+    x, number = energy.random(3), torch.export.Dim("n", min=1)
+    try:
+        return torch.export.export(energy, (x,), dynamic_shapes=({0: number},), strict=False)
+    except UNFIT:
+        return torch.export.export(energy, (x,), dynamic_shapes=({0: number},), strict=True)
 
 
 def _pt2(program: torch.export.ExportedProgram) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor
@@ -165,6 +167,14 @@ def test_bad_sizes(sizes: dict[str, int]) -> None:
 def test_wrong_states(shape: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match=r"states of Binary\(6\) have shape \(B, 6\), got"):
         RGCN(4)(torch.zeros(shape))
+
+
+def test_states_of_a_network_in_float64_are_in_float64() -> None:
+    energy = RGCN(4, hidden_dim=3, num_layers=2)
+    exact = copy.deepcopy(energy).double()
+    x = exact.random(5)
+    assert x.dtype == torch.float64
+    torch.testing.assert_close(exact(x), energy(x.float()).double(), rtol=1e-5, atol=1e-5)
 
 
 def test_chains_start_from_graphs_as_dense_as_the_data() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ import pytest
 import torch
 from helpers_finite import DOMAINS, Target, bias
 from helpers_tier import cases
-from helpers_trainer import short_fit
+from helpers_trainer import quiet_trainer, short_fit
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from ebmlab.energies import RBM, Energy, Ising
-from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, ReplayBuffer
-from ebmlab.samplers import DMALA
+from ebmlab.learners import AdaptiveDMALA, BoltzmannLearning, ContrastiveDivergence, ReplayBuffer
+from ebmlab.samplers import DMALA, Tempered
 from ebmlab.samplers.tuners import TargetAcceptance
 
 pytestmark = [
@@ -133,3 +135,23 @@ def test_a_resumed_run_goes_on_with_its_step_and_a_checkpoint_has_the_last(tmp_p
     assert torch.equal(whole.start.slots, resumed.start.slots)
     loaded = ContrastiveDivergence.load_from_checkpoint(tmp_path / "epoch=2.ckpt")
     assert torch.equal(loaded.sampler.step_size, whole.sampler.step_size)
+
+
+@pytest.mark.parametrize(
+    ("learner", "owner"),
+    [
+        (lambda s: BoltzmannLearning(Ising.learnable(64), s, num_chains=300, num_steps=1), "BoltzmannLearning"),
+        (lambda s: ContrastiveDivergence(Ising.learnable(64), Tempered(s, num_temperatures=2)), "Tempered"),
+        (lambda s: ContrastiveDivergence(Ising.learnable(64), s), None),
+    ],
+    ids=["boltzmann", "tempered", "asked"],
+)
+def test_where_nothing_asks_it_to_change_a_run_says_so(learner: Any, owner: str | None, tmp_path: Path) -> None:
+    sampler = AdaptiveDMALA(0.1)
+    spins = DataLoader(TensorDataset(2 * torch.bernoulli(torch.full((20, 64), 0.5)) - 1), 10)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        quiet_trainer(tmp_path, max_epochs=1).fit(learner(sampler), spins)
+    told = [str(w.message) for w in caught if "AdaptiveDMALA keeps its first settings" in str(w.message)]
+    assert [f"for {owner} does not" in line for line in told] == ([] if owner is None else [True])
+    assert (float(sampler.step_size) == pytest.approx(0.1)) == (owner is not None)

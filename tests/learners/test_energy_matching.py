@@ -98,6 +98,18 @@ def test_the_noise_has_its_scale_in_training_and_for_chains(monkeypatch: pytest.
     assert float(loss) == pytest.approx(2 * 25, rel=0.1)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_step_in_half_precision(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = EnergyMatching(RealMLP(2, 8), ULA(0.1), num_steps=1, warm_up=0, contrast_weight=1e-9)
+    for name in ("log", "log_dict"):
+        monkeypatch.setattr(learner, name, lambda *_, **__: None)
+    monkeypatch.setattr("ebmlab.learners.energy_matching.normal", torch.ones_like)
+    monkeypatch.setattr("ebmlab.learners.energy_matching.uniform", lambda like: torch.full((len(like),), 0.5))
+    x = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
+    exact, coarse = (float(learner.to(kind).training_step(x, 0).detach()) for kind in (torch.float64, dtype))
+    assert coarse == pytest.approx(exact, rel=0.02)
+
+
 def test_the_contrast_comes_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, x = EnergyMatching(RealMLP(2, 8), MALA(0.1), warm_up=3, num_steps=2), torch.randn(8, 2)
     for name in ("log", "log_dict"):
