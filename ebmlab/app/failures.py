@@ -45,7 +45,7 @@ def in_one_line(how_to_go_on: Callable[[str], str], debug: bool = False) -> Iter
             line, code = distributed_errors.speaks(f"error: {describe(error)}"), 2
         else:
             kept = "; ".join(note for cause in _chain(error) for note in getattr(cause, "__notes__", ()))
-            line, code = f"{stopped or 'stopped by Ctrl-C'}: {how_to_go_on(kept)}", getattr(stopped, "code", 130)
+            line, code = f"{str(stopped) or 'stopped by Ctrl-C'}: {how_to_go_on(kept)}", getattr(stopped, "code", 130)
             line = None if launched_rank() else line
         if line is not None:
             print(shown(" ".join(line.split())), file=sys.stderr, flush=True)

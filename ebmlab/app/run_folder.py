@@ -161,7 +161,8 @@ def held() -> Path | None:
 def how_to_go_on(args: Sequence[str], kept: str) -> str:
     """What to do after a signal has ended a command, of which this is kept besides the run."""
     if (folder := held()) is None:
-        return f"{kept or 'nothing was kept'}; give the same command again"
+        ended = "trials that have ended are kept" if args[0] == "sweep" else "nothing was kept"
+        return f"{kept or ended}; give the same command again"
     name = shlex.quote(folder.name)
     if args[0] == "solve":
         found = f"the best that was found is in {folder}; go on with the same command and --resume --name {name}"

@@ -103,3 +103,10 @@ def test_an_annealing_that_was_not_saved_yet_is_not_kept(tmp_path: Path, capsys:
     with pytest.raises(SystemExit), in_one_line(partial(how_to_go_on, ["test"])):
         ais(Ising.lattice(2, 0.3), Gibbs(), num_chains=20, num_temperatures=12, saved=tmp_path / "ais.pt", check=check)
     assert capsys.readouterr().err == "stopped by Ctrl-C: nothing was kept; give the same command again\n"
+
+
+def test_a_sweep_that_is_stopped_has_kept_its_trials(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), in_one_line(partial(how_to_go_on, ["sweep"])):
+        raise KeyboardInterrupt
+    kept = "trials that have ended are kept; give the same command again"
+    assert capsys.readouterr().err == f"stopped by Ctrl-C: {kept}\n"
