@@ -195,14 +195,14 @@ def colour(coupling: Tensor | Edges) -> list[Tensor]:
         coupling: J `(d, d)`, or its entries in any order. Those on the diagonal and values do not count.
 
     Raises:
-        UserError: J is not symmetric, or its entries are not those of one.
+        UserError: an entry has none in the other direction, or is given twice, or names a site beyond the last.
 
     Example:
         >>> [sites.tolist() for sites in colour(lattice(2, coupling=0.5))]
         [[0, 3], [1, 2]]
     """
     edges = Edges.of(coupling) if isinstance(coupling, Tensor) else coupling
-    edges = edges.with_values(edges.values.nan_to_num()).checked("colour", diagonal=True)  # NaN joins sites, too
+    edges = edges.with_values(torch.ones_like(edges.values)).checked("colour", diagonal=True)
     degrees = torch.bincount(edges.rows, minlength=edges.size)
     columns, ends = edges.columns.tolist(), [0, *degrees.cumsum(0).tolist()]
     neighbours = [columns[begin:end] for begin, end in itertools.pairwise(ends)]
