@@ -29,7 +29,6 @@ BANANA_STEP = 0.45
 SCALE = torch.tensor([0.6, 1.4], dtype=torch.float64)
 BEGIN = "scale, 0.5 * epsilon, state.grad"
 END = "scale, 0.5 * epsilon, new.grad"
-RATIO = "metropolis(state.energy - new.energy - kinetic_rise(end, begin), chance)"
 MUTANTS = {  # what to replace in the source of hmc.py, with what
     "a whole kick at the beginning": (BEGIN, "scale, epsilon, state.grad"),
     "a whole kick at the end": (END, "scale, epsilon, new.grad"),
@@ -42,10 +41,7 @@ MUTANTS = {  # what to replace in the source of hmc.py, with what
     "everything accepted": ("after = new.overwritten(accepted, state)", "after = new"),
     "proposals kept only if better": ("metropolis(", "(lambda r, _: ((r >= 0), r.exp()))("),
     "the scale in moves alone": (BEGIN, "None, 0.5 * epsilon, state.grad"),
-    "one ratio for the whole batch": (
-        RATIO,
-        "metropolis((state.energy - new.energy - kinetic_rise(end, begin)).mean().expand(len(begin)), chance)",
-    ),
+    "one ratio for the whole batch": ("metropolis(log_ratio,", "metropolis(log_ratio.mean().expand(len(begin)),"),
 }
 
 
