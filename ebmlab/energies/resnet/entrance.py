@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from ebmlab.energies.resnet.patches import SIDE, Kernels, fastest
+from ebmlab.energies.resnet.patches import Kernels, fastest
 from ebmlab.energies.resnet.residual import Block
+from ebmlab.native.stride_two import SIDE
 from ebmlab.numerics.noise import wide
 from ebmlab.numerics.unrounded import no_autocast
 

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ebmlab.native.stride_two import StrideTwo, stride_two
-
-SIDE = 5
+from ebmlab.native.stride_two import SIDE, StrideTwo, stride_two
 
 
 @dataclass(frozen=True)
