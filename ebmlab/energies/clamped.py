@@ -12,6 +12,7 @@ from ebmlab.data.numbers import as_numbers
 from ebmlab.domains import Categorical, Domain, Finite
 from ebmlab.energies.bipartite import Bipartite
 from ebmlab.energies.energy import Around, Energy
+from ebmlab.energies.laws import of_states
 from ebmlab.errors import WHY, UserError, explained
 from ebmlab.product import Product
 
@@ -38,16 +39,20 @@ class Clamped(_Chosen):
     bipartite: block Gibbs redraws the hidden units and the free visible ones. On a Product they are the states of the
     parts that have free coordinates, `Product.subset`, for `Alternate` with a kernel for each of these.
 
+    Several events make as many laws, in which the same coordinates are free. A batch of n G states then holds n states
+    of the law given the first of G events, then n of the second, and so on.
+
     Args:
         energy: held, not copied.
-        x: one event, in the shape of the energy's states. Its values at free coordinates are ignored and may be NaN.
+        x: an event in the shape of the energy's states, or several, `(G, *event)`. Values at free coordinates are
+            ignored and may be NaN.
         mask: True where x is given, in the domain's shape, which on a Categorical domain has no axis of classes. A mask
             in the shape of the event is accepted there too, if all classes of a coordinate agree. That of a Product has
             this shape, `(n,)`; `Product.entries` makes it from names of parts.
 
     Attributes:
         free: indices of the free coordinates, on a Product of the free numbers, in the flattened event, `(k,)`, int64.
-        given: the event, with some valid value at free coordinates.
+        given: x, with some valid value at free coordinates.
 
     Raises:
         UserError: x or the mask do not fit the energy's domain, or nothing is free.
@@ -72,7 +77,8 @@ class Clamped(_Chosen):
         if len(free) == 0:
             raise UserError(f"Clamped: the mask gives all {len(is_given)} coordinates of {energy.domain}; none is free")
         self.domain = _subset(energy.domain, ~is_given)
-        given = _event(energy.domain, x, free).to(device=energy.device, dtype=energy.dtype)
+        given = _events(energy.domain, x, free).to(device=energy.device, dtype=energy.dtype)
+        self.per_chain = "given" if given.dim() > len(energy.domain.event_shape) else None
         self.register_buffer("free", free, persistent=False)
         self.register_buffer("given", given, persistent=False)
         self._colours: tuple[list[Tensor], list[Tensor]] | None = None
@@ -84,8 +90,9 @@ class Clamped(_Chosen):
 
     def merge(self, x: Tensor) -> Tensor:
         """Whole events `(B, *event)`: the given coordinates, with the free ones x `(B, k)` filled in."""
-        given = self.energy.domain.flat(self.given.to(x).unsqueeze(0)).expand(len(x), *[-1] * (x.dim() - 1))
-        return given.index_copy(1, self.free, x).view(len(x), *self.given.shape)
+        domain, given = self.energy.domain, self.given.to(x)
+        own = of_states(given if self.per_chain else given.unsqueeze(0), len(x))
+        return domain.flat(own).index_copy(1, self.free, x).view(len(x), *domain.event_shape)
 
     def split(self, x: Tensor) -> Tensor:
         """The free coordinates `(B, k)` of whole events `(B, *event)`."""
@@ -195,18 +202,18 @@ def _mask(domain: Domain, mask: Array) -> Tensor:
     return values.flatten()
 
 
-def _event(domain: Domain, x: Array, free: Tensor) -> Tensor:
-    """The event x `(*event)`, validated where it is given, with one of the domain's values at free coordinates."""
-    event = as_numbers(x, "Clamped: x")
-    event = event.to(free.device, torch.promote_types(event.dtype, torch.get_default_dtype()))
-    if event.shape != domain.event_shape:
-        raise UserError(f"Clamped: x has shape {tuple(event.shape)}; one state of {domain} has {domain.event_shape}")
-    flat, filler = (domain.flat(state) for state in (event.unsqueeze(0), _lowest(domain).to(event)))
-    flat = flat.index_copy(1, free, filler.index_select(1, free))
-    event = flat.view(1, *domain.event_shape)
+def _events(domain: Domain, x: Array, free: Tensor) -> Tensor:
+    """The event or events x, validated where they are given, with one of the domain's values at free coordinates."""
+    given = as_numbers(x, "Clamped: x")
+    given = given.to(free.device, torch.promote_types(given.dtype, torch.get_default_dtype()))
+    size = len(domain.event_shape)
+    if given.shape[given.dim() - size :] != domain.event_shape or given.dim() > size + 1 or not given.numel():
+        raise UserError(f"Clamped: x has shape {tuple(given.shape)}; one state of {domain} has {domain.event_shape}")
+    flat, filler = domain.flat(given.view(-1, *domain.event_shape)), domain.flat(_lowest(domain).to(given))
+    flat = flat.index_copy(1, free, filler.index_select(1, free).expand(len(flat), *[-1] * (flat.dim() - 1)))
     with explained(f"Clamped: the given coordinates of x are not a state of the energy: {WHY}", UserError):
-        domain.validate(event)
-    return event[0]
+        domain.validate(flat.view(-1, *domain.event_shape))
+    return flat.view(given.shape)
 
 
 def _subset(domain: Domain, free: Tensor) -> Domain:

@@ -47,6 +47,8 @@ def of_states(values: Tensor, states: int) -> Tensor:
     times, rest = divmod(states, max(1, len(values)))
     if rest:
         raise UserError(f"{states} states do not belong to {len(values)} chains with laws of their own")
+    if len(values) == 1:
+        return values.expand(states, *values.shape[1:])
     return values if times == 1 else values.repeat_interleave(times, 0)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebmlab.energies.laws import num_laws
+from ebmlab.energies.laws import num_laws, of_chains
 
 MANY = 2048  # states per evaluation when there are many
 
@@ -34,6 +34,14 @@ def value_differences(energy: Any, x: Tensor, index: Tensor | None, *, here: Ten
 def energies_of(energy: Any, x: Tensor) -> Tensor:
     """Energies of many states, `(n,)`, computed in parts: a network's activations take more memory than x.
 
-    Parts would lose the chain that a state belongs to, if chains have laws of their own.
+    If chains have laws of their own, a part holds the states of some of these laws.
     """
-    return torch.cat([energy(part) for part in torch.split(x, MANY if num_laws(energy) == 1 else len(x))])
+    laws = num_laws(energy)
+    if laws == 1:
+        return torch.cat([energy(part) for part in torch.split(x, MANY)])
+    if len(x) <= MANY or torch.compiler.is_compiling():
+        energies: Tensor = energy(x)
+        return energies
+    own = torch.split(torch.arange(laws, device=x.device), max(1, MANY * laws // len(x)))
+    parts = torch.split(x, [len(part) * (len(x) // laws) for part in own])
+    return torch.cat([of_chains(energy, index, laws)(part) for index, part in zip(own, parts, strict=True)])

@@ -79,11 +79,12 @@ int64_t chosen(const float* sums, int64_t values, uint64_t word) {
 }  // namespace
 
 // Redraws the sites of tables in this order, in place. A state `places` (chains, sites) holds j q + x_j for site j. Logits
-// are multiplied by `factors` (chains), and `others` (sites, values) are added, unless these are null pointers. Adds to
-// `totals` (chains) the sum of each law's weights.
+// are multiplied by `factors` (chains), and `others` (sites, values) are added, unless these are null pointers. `apart`
+// numbers lie between the others of two chains; 0 if all have the same. Adds to `totals` (chains) the sum of each law's
+// weights.
 extern "C" void redraw(int64_t* places, int64_t chains, int64_t sites, const Table* tables, int64_t values,
-                       const float* factors, const float* others, const int64_t* order, int64_t length, uint64_t seed,
-                       float* totals, int threads) {
+                       const float* factors, const float* others, int64_t apart, const int64_t* order, int64_t length,
+                       uint64_t seed, float* totals, int threads) {
   const int64_t groups = (chains + WORDS - 1) / WORDS;
   int64_t widest = 0;
   for (int64_t n = 0; n < length; ++n) widest = std::max(widest, padded(tables[order[n]].stride));
@@ -128,7 +129,8 @@ extern "C" void redraw(int64_t* places, int64_t chains, int64_t sites, const Tab
                 for (int64_t a = 0; a < values; ++a) law[a] += row[a];
               }
               for (int64_t a = 0; factors && a < values; ++a) law[a] *= factors[b + c];
-              for (int64_t a = 0; others && a < values; ++a) law[a] += others[site * values + a];
+              const float* added = others + (b + c) * apart;
+              for (int64_t a = 0; others && a < values; ++a) law[a] += added[site * values + a];
               weigh(law, values);
             }
             float sums[AT_ONCE] = {};

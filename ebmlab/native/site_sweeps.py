@@ -71,7 +71,7 @@ class SiteRows:
             places: states, j q + x_j for site j, `(B, d)`, int64.
             order: numbers of appended sites.
             factor: of the logits; a number, or one for each chain, `(B, 1)`.
-            others: added to the logits, `(d, q)`.
+            others: added to the logits, `(d, q)`, or those of each chain, `(B, d, q)`.
 
         Returns:
             A number for each chain, `(B,)`, NaN if one of its laws was none.
@@ -117,7 +117,8 @@ def _redraw(
     seed: int | None = None,
 ) -> None:
     seed = int(torch.randint(2**62, (), device="cpu")) if seed is None else seed
-    laws, walk = (*model, _address(factors), _address(others)), (order.data_ptr(), len(order))
+    apart = others[0].numel() if others is not None and others.dim() == 3 else 0
+    laws, walk = (*model, _address(factors), _address(others), apart), (order.data_ptr(), len(order))
     found = totals.data_ptr(), torch.get_num_threads()
     library.redraw(places.data_ptr(), *places.shape, *laws, *walk, seed, *found)
 
@@ -130,7 +131,7 @@ def _address(t: Tensor | None) -> int | None:
 def kernel() -> ctypes.CDLL | None:
     """The compiled kernel, after it has drawn the only values that are possible; None where there is none."""
     i, p, c = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
-    return trusted("site_sweeps", _follows, redraw=[p, i, i, p, i, p, p, p, i, ctypes.c_uint64, p, c])
+    return trusted("site_sweeps", _follows, redraw=[p, i, i, p, i, p, p, i, p, i, ctypes.c_uint64, p, c])
 
 
 def _follows(library: ctypes.CDLL) -> bool:

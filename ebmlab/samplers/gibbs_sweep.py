@@ -14,6 +14,7 @@ from torch.nn.functional import embedding_bag
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Spin
 from ebmlab.energies import Bridge, Clamped, Energy, Frequencies, PerChain, Potts, TemperedEnergy, Uniform
 from ebmlab.energies.evaluation import Merge
+from ebmlab.energies.laws import of_states
 from ebmlab.energies.pairwise.given_sites import given_sites
 from ebmlab.energies.pairwise.site_tables import SiteTable
 from ebmlab.native.site_sweeps import SiteRows, is_possible
@@ -33,7 +34,7 @@ class SiteLaws(NamedTuple):
     Attributes:
         tables: `Potts.site_tables()`.
         factor: a number, or one for each chain, `(B, 1)`.
-        others: `(d, q)`; None for 0.
+        others: `(d, q)`, or those of each chain, `(B, d, q)`; None for 0.
         rows: the tables for the kernel in C++; None where there is none.
     """
 
@@ -143,7 +144,7 @@ def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
     if isinstance(energy, Potts) and type(energy).forward is Potts.forward:
         return _laws_of(energy, joint)
     if type(energy) is Clamped and isinstance(potts := energy.energy, Potts) and type(potts).forward is Potts.forward:
-        return _laws_of(given_sites(potts, energy.given, energy.free), joint)
+        return _laws_given(potts, energy, num_chains, joint)
     factor: float | Tensor
     if type(energy) is Bridge and isinstance(base := energy.base, Uniform | Frequencies):
         factor, others = energy.beta, (1 - energy.beta) * base.logits if isinstance(base, Frequencies) else None
@@ -155,6 +156,17 @@ def _laws(energy: Energy, num_chains: int, joint: bool) -> SiteLaws | None:
     if inner is None or inner.others is not None:
         return None
     return inner._replace(factor=factor * inner.factor, others=others)
+
+
+def _laws_given(energy: Potts, clamped: Clamped, num_chains: int, joint: bool) -> SiteLaws:
+    """Those of the free sites. Chains for which others are given have fields of their own."""
+    given = clamped.given.view(-1, *energy.field.shape)
+    rest, fields = given_sites(energy, given, clamped.free)
+    if len(given) == 1:
+        rest.field.copy_(fields[0])
+        return _laws_of(rest, joint)
+    laws = _laws_of(rest, joint)
+    return laws._replace(others=of_states(fields, num_chains), rows=laws.rows if is_possible(fields) else None)
 
 
 def _laws_of(energy: Potts, joint: bool) -> SiteLaws:
@@ -189,7 +201,7 @@ def _sweep(places: Tensor, laws: SiteLaws, order: Sequence[int], x: Tensor) -> T
             if scaled:
                 logits = logits * laws.factor
             if laws.others is not None:
-                logits = logits + laws.others[table.begin + i]
+                logits = logits + laws.others[..., table.begin + i, :]
             weights = wide(logits).T.contiguous()
             value, mass = drawn_by_column(weights.sub_(weights.amax(0)).exp_())
             total += mass

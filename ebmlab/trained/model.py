@@ -12,21 +12,21 @@ from torch import Tensor
 
 from ebmlab.data import mixed
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.domains import Finite, Real
+from ebmlab.domains import Real
 from ebmlab.energies import Bipartite, Clamped, ClampedBipartite, Energy
+from ebmlab.energies.laws import num_laws
 from ebmlab.errors import WHY, UserError, explained, how_many
 from ebmlab.io.progress import Meter
-from ebmlab.samplers import Info, Sampler
+from ebmlab.samplers import Sampler
 from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
+from ebmlab.trained.hardly_moved import hardly_moved
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
 from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_names, check_scale
 from ebmlab.trained.record import Record
 from ebmlab.trained.substitutes import another_sampler, conditional_sampler, samplers_of
 
 BATCH = 2000  # states in one evaluation
-STUCK = 0.1  # acceptance, or changes per coordinate, below which chains have stayed in the noise where they began
-ENOUGH = 20  # coordinates of all chains, with fewer of which few changes may be chance: usually half of them change
 
 
 class TrainedModel:
@@ -196,12 +196,14 @@ class TrainedModel:
         k = 1 if num_samples is None else num_samples
         require_count("complete", num_samples=k, num_steps=num_steps)
         _, back = as_tensor(raw)
-        completed = []
-        laws = self.conditionals(raw, mask)
-        for clamped in Meter("completing", "sample", len(laws)).along(laws):
-            completed.append(
-                self.preprocessing.to_raw(self.draw(clamped, k, num_steps=num_steps, denoise=denoise, sampler=sampler))
-            )
+        x, coordinates = self._clamped(raw, mask)
+        completed: list[Tensor] = []
+        with Meter("completing", "sample", len(x)) as meter:
+            for events in torch.split(x, max(1, BATCH // k)):
+                clamped = Clamped(self._energy, events, mask=coordinates)
+                drawn = self.draw(clamped, k, num_steps=num_steps, denoise=denoise, sampler=sampler)
+                completed += torch.split(self.preprocessing.to_raw(drawn), k)
+                meter.passed(len(completed))
         found = self.with_given(torch.stack(completed), raw, mask=mask)
         return back(found[:, 0] if num_samples is None else found)
 
@@ -222,11 +224,15 @@ class TrainedModel:
 
         Arguments as in `complete`. Samplers, `ais` and `exact_log_z` take these energies as they take any other.
         """
+        x, coordinates = self._clamped(raw, mask)
+        return [Clamped(self._energy, event, mask=coordinates) for event in x]
+
+    def _clamped(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
+        """Events and the mask as `Clamped` takes them."""
         numbers, is_given = self._given(raw, mask)
         x, _ = self._states(numbers.masked_fill(~is_given, 0), check=False, seen=numbers)
         coordinates, classes = self._mask(mask), self.preprocessing.classes
-        coordinates = mixed.to_entries(coordinates, classes) if classes else coordinates
-        return [Clamped(self._energy, event, mask=coordinates) for event in x]
+        return x, mixed.to_entries(coordinates, classes) if classes else coordinates
 
     def _given(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
         """Raw events `(N, *shape)`, and where they are given, in a shape that broadcasts with theirs."""
@@ -245,12 +251,15 @@ class TrainedModel:
     def draw(
         self, clamped: Clamped, n: int, *, num_steps: int, denoise: bool = False, sampler: Sampler | None = None
     ) -> Tensor:
-        """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`."""
+        """Whole states `(n, *event)` whose free coordinates follow a conditional law; arguments as in `complete`.
+
+        If the law is given G events, n states of each: `(G n, *event)`.
+        """
         if denoise and not isinstance(clamped, ClampedBipartite):
             raise UserError(f"denoise gives E[v | h], but {type(self._energy).__name__} has no hidden units")
         sampler = sampler or conditional_sampler(self.learner.sampler, clamped)
-        x, info = sampler.sample(clamped, clamped.random(n).to(clamped.given), num_steps)
-        if _stuck(info, clamped, num_steps):
+        x, info = sampler.sample(clamped, clamped.random(num_laws(clamped) * n).to(clamped.given), num_steps)
+        if hardly_moved(info, clamped, num_steps):
             other = another_sampler(sampler, clamped)
             mend = f", or complete by another sampler, such as {other}" if other else ""
             warnings.warn(f"the chains of {type(sampler).__name__} hardly moved: take more steps{mend}", stacklevel=2)
@@ -280,11 +289,3 @@ class TrainedModel:
             with explained(f"raw data become no states of {type(energy).__name__}: {WHY}", UserError):
                 energy.domain.validate(x)
         return x, back
-
-
-def _stuck(info: Info, energy: Energy, num_steps: int) -> bool:
-    """Whether most chains have stayed in the noise in which they began."""
-    if float(info.acceptance.median()) < STUCK:
-        return True
-    size, changes = energy.domain.size, float(info.hops.mean()) * num_steps
-    return isinstance(energy.domain, Finite) and len(info.hops) * size >= ENOUGH and changes < STUCK * size

@@ -166,4 +166,7 @@ def as_mask(mask: Any, preprocessing: Preprocessing, shape: tuple[int, ...]) -> 
         raise UserError(
             f"mask has shape {tuple(values.shape)}, but must have that of one event, {tuple(preprocessing.shape)}"
         )
-    return values.bool().reshape(shape)
+    classes = values.bool().reshape(*shape, -1)  # several where raw events are one-hot vectors
+    if not (classes == classes[..., :1]).all():
+        raise UserError("mask gives some classes of a coordinate and not the others")
+    return classes[..., 0]

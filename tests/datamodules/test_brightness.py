@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from ebmlab import load
-from ebmlab.app.model_commands import grid
+from ebmlab.app.complete import grid
 from ebmlab.callbacks import FID
 from ebmlab.callbacks.requirements import images
 from ebmlab.data.foreign_loaders import PlainData

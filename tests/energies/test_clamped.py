@@ -98,6 +98,32 @@ def test_the_law_is_the_conditional_one(name: str) -> None:
     assert len(whole.unique(dim=0)) == len(states)
 
 
+@pytest.mark.parametrize("name", INNER)
+def test_of_several_events_each_has_its_law(name: str) -> None:
+    energy = INNER[name]()
+    torch.manual_seed(6)
+    mask = torch.arange(energy.domain.size).view(energy.domain.shape) % 2 == 1
+    events = energy.domain.random(3).double()
+    several, alone = Clamped(energy, events, mask=mask), [Clamped(energy, event, mask=mask) for event in events]
+    x = several.domain.random(12).double()
+    parts = list(zip(alone, x.chunk(3), strict=True))
+    torch.testing.assert_close(several(x), torch.cat([one(part) for one, part in parts]), **TIGHT)
+    torch.testing.assert_close(several.merge(x), torch.cat([one.merge(part) for one, part in parts]))
+    gradients = torch.cat([one.value_and_grad(part)[1] for one, part in parts])
+    torch.testing.assert_close(several.value_and_grad(x)[1], gradients, **TIGHT)
+    index = torch.arange(12)[:, None] % several.domain.size
+    ask = "value_differences" if type(energy.domain) in (Ordinal, Categorical) else "flip_differences"
+    for where in (None, index):
+        found = getattr(several, ask)(x, where)
+        wanted = [
+            getattr(one, ask)(part, None if where is None else where[4 * i : 4 * i + 4])
+            for i, (one, part) in enumerate(parts)
+        ]
+        torch.testing.assert_close(found, torch.cat(wanted), **TIGHT)
+    with pytest.raises(UserError, match=r"an exact sum needs one law, but .* has 3"):
+        exact_log_z(several)
+
+
 def test_with_nothing_given_it_is_the_inner_energy() -> None:
     rbm = make_rbm()
     clamped, x = Clamped(rbm, [math.nan] * 5, mask=[False] * 5), Exact(rbm).states

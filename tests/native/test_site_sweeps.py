@@ -156,6 +156,29 @@ def test_chains_at_temperatures_of_their_own() -> None:
     assert chi_square_p(torch.bincount(last[1::2], minlength=64), torch.full((64,), 1 / 64.0).double()) > 1e-4
 
 
+def several_p() -> float:
+    """The least p of chains of which every third is given other states of two sites, each against its exact law."""
+    others = one_hot(torch.tensor([[0, 2, 1, 0, 0, 1], [0, 0, 1, 0, 0, 2], [0, 1, 1, 0, 0, 0]]), 3).float()
+    mask = [False, True, False, False, False, True]
+    x = MODELS["given some sites"].random(1)
+    last = GibbsSweep().last_states(Clamped(SIX, others, mask=mask), x.expand(3 * CHAINS, -1, -1), 1)
+    least = 1.0
+    for given, part in zip(others, last.chunk(3), strict=True):
+        one = Clamped(SIX, given, mask=mask)
+        law = transitions(one, [(0, 1, 2, 3)])[int(number(one, x))]
+        least = min(least, chi_square_p(torch.bincount(number(one, part), minlength=81), law))
+    return least
+
+
+def test_chains_that_are_given_other_states(only_the_kernel: None) -> None:
+    assert several_p() > 1e-4
+
+
+def test_chains_that_are_given_other_states_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "is_possible", lambda *numbers: False)
+    assert several_p() > 1e-4
+
+
 def test_a_value_without_weight_is_never_drawn() -> None:
     energy = potts(3, 20)
     with torch.no_grad():
@@ -240,7 +263,8 @@ def test_sites_without_neighbours_have_all_values_alike_and_chains_may_be_none()
 MUTANTS = {
     "sites of a table ignore each other": ("table.within && m < table.sites", "false && m < table.sites"),
     "without a factor": ("factors && a < values", "false && factors"),
-    "others of the first site": ("others[site * values + a]", "others[site * 0 + a]"),
+    "others of the first site": ("added[site * values + a]", "added[site * 0 + a]"),
+    "others of the first chain": ("(b + c) * apart", "0 * apart"),
     "rows of all sites": ("table.others ? table.others[m] : m", "m"),
     "the last value is never drawn": ("a + 1 < values; ++a) value +=", "a + 2 < values; ++a) value +="),
     "one number for all chains": ("words[i * WORDS + b + c - begin]", "words[i * WORDS]"),
@@ -257,7 +281,7 @@ def test_a_wrong_law_is_seen(name: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
     library = unchecked("site_sweeps", right)
     monkeypatch.setattr(site_sweeps, "kernel", lambda: library)
     names = ["all pairs", "some pairs", "from frequencies"]
-    assert min(pairs_p(), *(least_p(MODELS[name]) for name in names)) < 1e-6
+    assert min(pairs_p(), several_p(), *(least_p(MODELS[name]) for name in names)) < 1e-6
 
 
 @pytest.mark.parametrize(("sign", "right"), [("<", True), (">", False)])  # the former has the same law

@@ -9,18 +9,21 @@ from ebmlab.energies.pairwise.potts import Potts
 
 
 @torch.no_grad()
-def given_sites(energy: Potts, x: Tensor, free: Tensor) -> Potts:
-    """The model of the free sites: its fields hold the couplings to the others.
+def given_sites(energy: Potts, x: Tensor, free: Tensor) -> tuple[Potts, Tensor]:
+    """The couplings between free sites, as a model without fields, and these: what free sites feel of all others.
 
     Args:
         energy: the model of all sites.
-        x: a state, `(d, q)`; its values at free sites are not used.
+        x: states `(B, d, q)`; their values at free sites are not used.
         free: the sites that are free, in ascending order, `(k,)`.
+
+    Returns:
+        The model of k sites, and its fields given each of the states, `(B, k, q)`.
 
     Example:
         >>> energy = Potts.of(torch.zeros(3, 3, 2, 2), torch.tensor([[1.0, 2], [3, 4], [5, 6]]))
-        >>> given_sites(energy, torch.eye(2)[[0, 0, 1]], torch.tensor([0, 2])).field.tolist()
-        [[1.0, 2.0], [5.0, 6.0]]
+        >>> given_sites(energy, torch.eye(2)[[[0, 0, 1]]], torch.tensor([0, 2]))[1].tolist()
+        [[[1.0, 2.0], [5.0, 6.0]]]
     """
     d, q = energy.field.shape
     place = torch.full((d,), -1, device=free.device)
@@ -28,5 +31,4 @@ def given_sites(energy: Potts, x: Tensor, free: Tensor) -> Potts:
     inside = (place[energy.pairs] >= 0).all(1)
     rest = Potts(len(free), q, pairs=place[energy.pairs[inside]]).to(energy.field)
     rest.coupling.copy_(energy.coupling[inside])
-    rest.field.copy_(energy.local_field(x.index_fill(0, free, 0).unsqueeze(0), free)[0])
-    return rest
+    return rest, energy.local_field(x.index_fill(1, free, 0), free)
