@@ -106,7 +106,7 @@ def test_a_sweep_by_tables_of_what_is_made_of_a_model_leaves_the_law_invariant(n
     ("old", "new"),
     [
         ("logits * laws.factor", "logits"),
-        ("laws.others[table.begin + i]", "laws.others[i]"),
+        ("laws.others[..., table.begin + i, :]", "laws.others[..., i, :]"),
         ("+ laws.others", "- laws.others"),
     ],
 )
