@@ -159,6 +159,13 @@ def adabmdca_sweeps(energy: Potts, x: Tensor, sweeps: int) -> Callable[[], objec
     return lambda: sampler(x, parameters, sweeps)
 
 
+def adabmdca_weights(values: Tensor) -> Callable[[], object]:
+    """Those of sequences `(N, d)`, each of which is compared with all."""
+    from adabmDCA.fasta import compute_weights
+
+    return lambda: compute_weights(values, 0.8)
+
+
 def thrml_lattice(side: int, coupling: float, chains: int, sweeps: int) -> Callable[[], object]:
     """Sweeps over a periodic square lattice of spins, the two colours as two blocks; gives the blocks' spins."""
     sites = torch.arange(side * side).view(side, side)

@@ -19,6 +19,7 @@ from benchmarks.cases import (
     real_learners,
     resnet,
     running,
+    sequences,
     tuners,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "real_learners",
     "resnet",
     "running",
+    "sequences",
     "tuners",
 ]

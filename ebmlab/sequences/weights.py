@@ -14,8 +14,10 @@ from torch import Tensor
 
 from ebmlab.errors import UserError
 from ebmlab.io.progress import Meter
+from ebmlab.native import identities
 
 ROWS, COLUMNS = 16, 4096  # pairs that are compared at once, whose counts stay in the cache
+BURST = 2**33  # sites of pairs that are compared between two looks at the clock, by the kernel
 
 
 def sequence_weights(
@@ -82,12 +84,31 @@ def compare(values: Tensor, identity: float, *, gap: int | None = None, progress
     """
     if not 0 <= identity <= 1:
         raise UserError(f"identity is {identity}, but must be from 0 to 1, or none")
-    size, sites = values.shape
     share = Fraction(str(identity))
     # sites at which alike sequences agree, by the number of sites that count
-    least = np.array([min(n, math.floor(share * n) + 1) for n in range(sites + 1)])
+    least = np.array([min(n, math.floor(share * n) + 1) for n in range(values.shape[1] + 1)])
+    letters = values.to(torch.uint8).cpu().numpy()
+    found = identities.alike(letters, least, gap)
+    counts, groups = _by_numpy(letters, least, gap, progress) if found is None else _by_kernel(found, progress)
+    return Alike(torch.from_numpy(counts), torch.from_numpy(np.unique(groups, return_inverse=True)[1]))
+
+
+def _by_kernel(found: identities.Alike, progress: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many are alike to each sequence, and the least number in its group."""
+    size, sites = found.shape
+    rows = max(64, BURST // (size * sites))
+    starts = range(0, size, rows)
+    for first in Meter("comparing sequences", "block", len(starts), shown=progress).along(starts):
+        found.find(first, min(first + rows, size))
+    return found.counts, found.groups
+
+
+def _by_numpy(
+    letters: NDArray[np.uint8], least: NDArray[np.int64], gap: int | None, progress: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """As `_by_kernel`, where no compiler is at hand."""
+    size, by_site = len(letters), np.ascontiguousarray(letters.T)
     counts, groups = np.zeros(size, np.int64), np.arange(size)
-    by_site = np.ascontiguousarray(values.to(torch.uint8).numpy().T)
     starts = range(0, size, ROWS)
     for first in Meter("comparing sequences", "block", len(starts), shown=progress).along(starts):
         rows = by_site[:, first : first + ROWS]
@@ -99,7 +120,7 @@ def compare(values: Tensor, identity: float, *, gap: int | None = None, progress
             counts[begin + alike.shape[1] - others.shape[1] : begin + alike.shape[1]] += others.sum(0)
             pairs.append(np.argwhere(alike) + np.array([first, begin]))
         groups = _joined(groups, np.concatenate(pairs))
-    return Alike(torch.from_numpy(counts), torch.from_numpy(np.unique(groups, return_inverse=True)[1]))
+    return counts, groups
 
 
 def nearest_distances(values: Tensor, others: Tensor) -> Tensor:
@@ -109,13 +130,17 @@ def nearest_distances(values: Tensor, others: Tensor) -> Tensor:
         values: `(N, d)`, whole numbers from 0 to 255.
         others: `(M, d)`.
     """
-    mine, its = (np.ascontiguousarray(x.to(torch.uint8).cpu().numpy().T) for x in (values, others))
+    mine, its = (x.to(torch.uint8).cpu().numpy() for x in (values, others))
+    found = identities.nearest(mine, its)
+    if found is not None:
+        return torch.from_numpy(found)
+    mine, its = (np.ascontiguousarray(x.T) for x in (mine, its))
     most = np.zeros(len(values), np.int64)
     for first in range(0, len(values), ROWS):
         part = most[first : first + ROWS]
         for begin in range(0, len(others), COLUMNS):
-            found = _matches(mine[:, first : first + ROWS], its[:, begin : begin + COLUMNS]).max(1)
-            np.maximum(part, found, out=part)
+            agree = _matches(mine[:, first : first + ROWS], its[:, begin : begin + COLUMNS]).max(1)
+            np.maximum(part, agree, out=part)
     return torch.from_numpy(values.shape[1] - most)
 
 

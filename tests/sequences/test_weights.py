@@ -7,8 +7,17 @@ import torch
 from torch import Tensor
 
 from ebmlab.errors import UserError
+from ebmlab.native import identities
 from ebmlab.sequences import effective_number, sequence_weights
 from ebmlab.sequences.weights import compare
+
+
+@pytest.fixture(autouse=True, params=["kernel", "NumPy"])
+def compared_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "NumPy":
+        monkeypatch.setattr(identities, "kernel", lambda: None)
+    elif identities.kernel() is None:
+        pytest.skip("needs a C++ compiler, Linux, and AVX2 or AVX-512")
 
 
 def by_loops(values: list[list[int]], numerator: int, denominator: int) -> tuple[list[int], list[int]]:
@@ -48,6 +57,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = compare(values, 0.8)
     monkeypatch.setattr("ebmlab.sequences.weights.ROWS", 7)
     monkeypatch.setattr("ebmlab.sequences.weights.COLUMNS", 31)
+    monkeypatch.setattr("ebmlab.sequences.weights.BURST", 1)
     parts = compare(values, 0.8)
     assert torch.equal(whole.counts, parts.counts) and torch.equal(whole.groups, parts.groups)
     assert int(whole.counts.max()) > 2 and int(whole.groups.max()) < 140
