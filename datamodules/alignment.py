@@ -14,6 +14,7 @@ from torch import Tensor
 from ebmlab.data.columns import check_columns
 from ebmlab.data.interface import SPLITS
 from ebmlab.data.preprocessing import Preprocessing
+from ebmlab.data.weighted import with_mean_one
 from ebmlab.datamodules.own_data import check_fractions
 from ebmlab.datamodules.tensor_datamodule import TensorDataModule
 from ebmlab.domains import Categorical
@@ -22,7 +23,7 @@ from ebmlab.numerics.streams import stream
 from ebmlab.sequences import Family, read_family
 from ebmlab.sequences.alignment_file import Inserts, find
 from ebmlab.sequences.family import Unknown
-from ebmlab.sequences.weight_file import read_weights, with_mean_one
+from ebmlab.sequences.weight_file import read_weights
 from ebmlab.sequences.weights import compare, effective_number
 
 

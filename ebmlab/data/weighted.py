@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from ebmlab.data.interface import Data, chosen
+from ebmlab.errors import UserError
 from ebmlab.numerics.noise import by_weight, uniform_numbers
 from ebmlab.numerics.streams import own_numbers, undisturbed
-from ebmlab.sequences.weight_file import with_mean_one
 
 
 @runtime_checkable
@@ -86,3 +86,18 @@ def _all(data: Data, split: str) -> tuple[Tensor, Tensor]:
 def _drawn(x: Tensor, weights: Tensor, n: int, seed: int) -> Tensor:
     start = uniform_numbers(generator=torch.Generator().manual_seed(seed))
     return x[by_weight(weights.double(), n, start=start)[chosen(n, n, seed)]]
+
+
+def with_mean_one(weights: Tensor, where: str) -> Tensor:
+    """Weights `(N,)` over their mean, float32.
+
+    Args:
+        weights: of a split.
+        where: what the error names.
+
+    Raises:
+        UserError: all are 0.
+    """
+    if not weights.any():
+        raise UserError(f"{where}: all weights are 0: give others, or another split_seed")
+    return (weights / weights.mean()).float()

@@ -46,18 +46,3 @@ def read_weights(path: str | Path, count: int) -> Tensor:
             f"{file} holds {how_many(len(found), 'weight')}, but the data's file {count:,} samples: give one for each"
         )
     return torch.tensor(found, dtype=torch.float64)
-
-
-def with_mean_one(weights: Tensor, where: str) -> Tensor:
-    """Weights `(N,)` over their mean, float32.
-
-    Args:
-        weights: of a split.
-        where: what the error names.
-
-    Raises:
-        UserError: all are 0.
-    """
-    if not weights.any():
-        raise UserError(f"{where}: all weights are 0: give others, or another split_seed")
-    return (weights / weights.mean()).float()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -20,6 +22,5 @@ def test_contestants_have_the_same_weights() -> None:
 def test_adabmdca_has_these_weights() -> None:
     pytest.importorskip("adabmDCA")
     values = relatives(200)
-    torch.testing.assert_close(
-        packages.adabmdca_weights(values)().double(), sequence_weights(values), rtol=1e-6, atol=0
-    )  # type: ignore[attr-defined]
+    found: Any = packages.adabmdca_weights(values)()
+    torch.testing.assert_close(found.double(), sequence_weights(values), rtol=1e-6, atol=0)
