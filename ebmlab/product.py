@@ -107,7 +107,12 @@ class Product(Domain):
         return Product(**parts)
 
     def split(self, x: Tensor) -> dict[str, Tensor]:
-        """The parts `(B, *event_shape)`, by name, of states `(B, n)`."""
+        """The parts `(B, *event_shape)`, by name, of states `(B, n)`.
+
+        Raises:
+            UserError: x has another shape.
+        """
+        self.require_shape(x)
         rows = torch.split(x, self._widths, 1)
         return {name: row.view(len(x), *p.event_shape) for (name, p), row in zip(self.parts.items(), rows, strict=True)}
 
@@ -115,10 +120,12 @@ class Product(Domain):
         """States `(B, n)` with these parts `(B, *event_shape)`, by name.
 
         Raises:
-            UserError: a part is missing, or is not one of this domain.
+            UserError: a part is missing, is not one of this domain, or has another shape.
         """
         if parts.keys() != self.parts.keys():
             raise UserError(f"states of {self} have parts {', '.join(self.parts)}, got {', '.join(parts) or 'none'}")
+        for name, part in self.parts.items():
+            part.require_shape(parts[name])
         return torch.cat([parts[name].flatten(1) for name in self.parts], 1)
 
     def random(self, n: int, device: torch.device | str | None = None) -> Tensor:

@@ -180,6 +180,8 @@ def test_what_is_no_product_or_no_state_of_one_is_one_line():
         (lambda: domain.validate(nan), "1 of 3 states are not finite"),
         (lambda: domain.validate(x[:, :2]), "have shape"),
         (lambda: domain.join({"bits": x}), "have parts bits, place, got bits"),
+        (lambda: domain.join({"bits": x[:, :1], "place": x[:, :2]}), r"states of Binary\(2\) have shape \(B, 2\)"),
+        (lambda: domain.split(x[:, :2]), r"have shape \(B, 3\), got \(3, 2\)"),
         (lambda: domain.with_shape(3), "no other shape"),
         (lambda: Alternate(bits=Gibbs()).sample(energy, x, 1), "name a sampler for each part"),
         (lambda: Alternate(bits=MALA(0.1), place=MALA(0.1)).sample(energy, x, 1), "bits: MALA samples Real"),

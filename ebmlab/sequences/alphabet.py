@@ -39,7 +39,8 @@ class Alphabet:
         """The alphabet that is called `protein`, `rna` or `dna`, or that of the given letters.
 
         Raises:
-            UserError: there are fewer than two letters, or one of them twice, in either case, or no letter of a gap.
+            UserError: there are fewer than two letters, or 255 and more. One is there twice, in either case, is a space
+                or is not ASCII. Or the gap is not one letter.
         """
         letters = NAMED.get(name.lower(), name)
         wrong = any(letter.isspace() or not letter.isascii() for letter in letters)
