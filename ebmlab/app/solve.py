@@ -96,6 +96,8 @@ def run_solve(args: list[str]) -> None:
     """
     options = solve_parser().parse_args(args)
     source = Path(options.file)
+    _check(options)
+    folder = _folder(source, options)  # before a large file is read, which takes a minute
     found = read(source, kind=options.kind, vartype=options.vartype)
     problem = pose(found, options.problem)
     sampler = _sampler(options.sampler, problem)
@@ -103,10 +105,8 @@ def run_solve(args: list[str]) -> None:
     if options.schedule == "population" and options.beta is None:
         first = last / 1000  # nearly 0, from where it is weighed: random states spread far
     schedule = SCHEDULES[options.schedule](first, last)
-    _check(options)
     if options.schedule == "exchange":
         sampler = _ladder(sampler, problem, options.chains, first / last)
-    folder = _folder(source, options)
     search, stopped = _Search(problem, options.target), None
     torch.manual_seed(options.seed)
     try:
@@ -136,13 +136,17 @@ def run_solve(args: list[str]) -> None:
 def _sampler(name: str | None, problem: Problem) -> samplers.Sampler:
     energy = problem.energy
     coloured = getattr(energy, "colours", None) is not None
-    name = name or ("ChromaticMetropolis" if coloured else "PathAuxiliary")
+    sampler = _named(name or ("ChromaticMetropolis" if coloured else "PathAuxiliary"))
+    check_annealed(energy, sampler)
+    return sampler
+
+
+def _named(name: str) -> samplers.Sampler:
     kind: Any = getattr(samplers, name) if name in samplers.__all__ else None
     if not (isinstance(kind, type) and issubclass(kind, samplers.Sampler)) or kind in UNFINISHED:
         raise UserError(f"--sampler {name}: there is no such sampler; `python -m ebmlab list samplers` names all")
     with explained(f"--sampler {name} needs settings, which `solve` has no options for: take another", TypeError):
         sampler: samplers.Sampler = kind()
-    check_annealed(energy, sampler)
     return sampler
 
 
@@ -161,11 +165,16 @@ def _ladder(kernel: samplers.Sampler, problem: Problem, chains: int, hottest: fl
 
 
 def _check(options: Namespace) -> None:
+    """Raises `UserError` for what is wrong whatever the file holds."""
     for name, value in (("seconds", options.seconds), ("chains", options.chains), ("steps", options.steps)):
         if not 0 < value < float("inf"):
             raise UserError(f"--{name} is {value}, but must be positive")
     if options.target is not None and options.target != options.target:
         raise UserError("--target is nan, but must be a number")
+    if options.sampler is not None:
+        _named(options.sampler)
+    if options.beta is not None:
+        SCHEDULES[options.schedule](*options.beta)
 
 
 def _folder(source: Path, options: Namespace) -> Path:

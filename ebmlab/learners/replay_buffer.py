@@ -16,6 +16,8 @@ from ebmlab.numerics.ranks import rank_and_world
 from ebmlab.samplers.initial_states import Start
 from ebmlab.settings import require_choice, require_count, require_inside
 
+DRAWN = 2**26  # numbers of initial states that are drawn at a time
+
 
 class ReplayBuffer(Start):
     """Starts chains where earlier ones ended: persistent contrastive divergence (Tieleman, 2008; Du & Mordatch, 2019).
@@ -96,9 +98,7 @@ class ReplayBuffer(Start):
             UserError: a checkpoint has brought fewer chains than `size`.
         """
         if self._slots is None:
-            sizes = [len(part) for part in torch.split(torch.arange(self._share()), at_once)]
-            small = _smallest(energy.domain, data.dtype)
-            self._slots = torch.cat([self._fresh(data, energy.domain, n).to(small) for n in sizes])
+            self._slots = self._begun(data, energy.domain, at_once=at_once)
         slots, self._hidden = self._slots.to(data.device), None
         self._slots = slots
         self._check_size(len(slots), self._share())
@@ -164,9 +164,18 @@ class ReplayBuffer(Start):
 
     def _filled(self, x: Tensor, domain: Domain) -> Tensor:
         if self._slots is None:
-            self._slots = self._fresh(x, domain, self._share()).to(_smallest(domain, x.dtype))
+            numbers = torch.Size(domain.event_shape).numel()
+            at_once = max(1, DRAWN // numbers) if isinstance(domain, Finite) else self._share()
+            self._slots = self._begun(x, domain, at_once=at_once)
         self._slots = self._slots.to(x.device)
         return self._slots
+
+    def _begun(self, x: Tensor, domain: Domain, *, at_once: int) -> Tensor:
+        """Initial states of all slots, drawn so many at a time: before they are bytes, they take several times that."""
+        slots = x.new_empty(self._share(), *domain.event_shape, dtype=_smallest(domain, x.dtype))
+        for part in torch.split(slots, at_once):
+            part.copy_(self._fresh(x, domain, len(part)))
+        return slots
 
     def _fresh(self, x: Tensor, domain: Domain, n: int) -> Tensor:
         if self.init == "data":

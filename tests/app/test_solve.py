@@ -228,6 +228,24 @@ def test_bad_input_is_one_line_and_writes_nothing(
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("--name=b", "runs/a/b is there already (cut "),
+        ("--seconds=0", "--seconds is 0.0, but must be positive"),
+        ("--sampler=Nonsense", "there is no such sampler"),
+        ("--beta 2 1", "Geometric: beta goes from 2.0 to 1.0"),
+    ],
+)
+def test_a_large_file_is_not_read_before_the_options_are_checked(
+    word: str, message: str, edges: set[tuple[int, int]], capsys: Any
+) -> None:
+    main(["solve", "a.rud", *QUICK, "--name=b"])
+    Path("a.rud").write_text("this would be told first, had the file been read\n")
+    assert message in fails(capsys, "a.rud", *word.split())
+    assert "say which kind" in fails(capsys, "a.rud", "--name=c") and not Path("runs/a/c").exists()
+
+
 def fails(capsys: Any, *words: str) -> str:
     """The one line of a command that fails with exit code 2."""
     capsys.readouterr()

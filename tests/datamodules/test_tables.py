@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,19 @@ def test_a_named_column_stays_where_all_its_cells_are_empty(text: str) -> None:
 def test_labels_of_a_table_that_is_read_cell_by_cell() -> None:
     x, labels = read_numbers(table("x;kind;y\n1,5;iris setosa;True\n2;b;False\n"), "kind", "x")
     assert labels is not None and labels.tolist() == ["iris setosa", "b"] and x.tolist() == [[1.5, 1], [2, 0]]
+
+
+def test_a_large_table_that_is_read_cell_by_cell_takes_little_more_than_its_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ebmlab.reading.cells.LOOKED_AT", 10)
+    rows = np.random.default_rng(0).integers(10**6, size=(4000, 5)) / 1e3
+    path = table("".join(f"{','.join(map(str, row))},\n" for row in rows.tolist()))  # read so for its last commas
+    tracemalloc.start()
+    x, _ = read_table(path, None)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(x, rows) and most < 3 * rows.nbytes
 
 
 def test_other_encodings_and_open_quotation_marks_are_named() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_memory import peak_of_tensors
 from helpers_trainer import quiet_trainer
 
 from ebmlab.callbacks import RunState
@@ -164,6 +166,27 @@ def test_initial_mean_draws_bits_with_the_datas_means() -> None:
         ReplayBuffer(5, init="mean").check(Spin(4), 3)
     with pytest.raises(UserError, match="size is 5, 5 slots on each rank, but a step runs 6 chains"):
         ReplayBuffer(5).check(Spin(4), 6)
+
+
+@pytest.mark.parametrize("init", ["noise", "mean"])
+def test_filling_a_large_buffer_takes_no_more_than_twice_its_memory(
+    init: Literal["noise", "mean"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States are drawn in parts, each with numbers of its own, and become bytes at once."""
+    monkeypatch.setattr("ebmlab.learners.replay_buffer.DRAWN", 2**15)
+    torch.manual_seed(0)
+    buffer, energy, data = ReplayBuffer(20_000, init=init), On(Binary(100)), torch.ones(3, 100)
+    buffer.mean = torch.full((100,), 0.5)
+
+    def filled() -> None:
+        buffer.slots = None
+        buffer.draw(energy, 3, data)
+
+    assert peak_of_tensors(filled) < 2 * 20_000 * 100
+    assert buffer.slots is not None and buffer.slots.dtype == torch.int8
+    each = buffer.slots.float().mean(0)
+    assert ((each - 0.5).abs() < 4.5 * 0.5 / 20_000**0.5).all()
+    assert len(buffer.slots.unique(dim=0)) == 20_000  # of 2^100 states: no part is a copy of another
 
 
 def _trainer(rank: int, world: int) -> pl.Trainer:
