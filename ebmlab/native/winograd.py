@@ -59,7 +59,7 @@ class Winograd:
         *,
         turned: bool = False,
         bias: Tensor | None = None,
-        plus: Tensor | None = None,
+        plus: Tensor | None,
         times: Tensor | None = None,
         slope: Tensor | None = None,
     ) -> Tensor:

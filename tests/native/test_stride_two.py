@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,9 @@ from ebmlab.energies.resnet.patches import Kernels, Patches, PatchesInCpp, faste
 from ebmlab.native import library
 from ebmlab.native.stride_two import StrideTwo, kernel
 
+pytestmark = pytest.mark.usefixtures("sampling")
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 SIZES = [(1, 1), (2, 3), (5, 4), (9, 28), (28, 28), (33, 7)]
-
-
-@pytest.fixture(autouse=True)
-def sampling() -> Iterator[None]:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
 
 
 def compiled() -> StrideTwo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,9 @@ from ebmlab.energies.resnet.layers import Layers, WinogradLayers, fastest
 from ebmlab.native import winograd as module
 from ebmlab.native.winograd import Winograd, kernel, pays, winograd
 
+pytestmark = pytest.mark.usefixtures("sampling")
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 SIZES = [(1, 1), (2, 3), (4, 4), (5, 9), (7, 7), (14, 14), (13, 6), (28, 28)]
-
-
-@pytest.fixture(autouse=True)
-def sampling() -> Iterator[None]:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
 
 
 def compiled() -> Winograd:
