@@ -50,7 +50,7 @@ class Resampled:
 
 @dataclass(frozen=True)
 class Generation:
-    """A population on its way.
+    """Where a population is on its way from beta = 0.
 
     Attributes:
         family: `(B,)`, the number of the first state that each chain descends from.
