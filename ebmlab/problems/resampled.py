@@ -112,7 +112,7 @@ class Resampling:
 
     @property
     def shown(self) -> Generation:
-        """The end of the longest annealing; the present place if it is as far by as many steps."""
+        """The end of the longest annealing so far, or the present place if as many steps have led as far."""
         as_far = self.at.beta > (1 - 1e-6) * self.past.beta
         return self.at if as_far and self.at.steps >= self.past.steps else self.past
 
