@@ -108,7 +108,6 @@ from ebmlab.samplers.tuners import (
 )
 from ebmlab.studies.targets import BinaryNetPosterior, QuarticMixture, Rows
 
-pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
 UNIT = ([0.0, 1.0], [-0.01, 1.01])  # the interval with its ends
 HALF_OPEN = ([0.0, 0.99], [-0.01, 1.0])  # with the lower end
 INSIDE = ([0.01, 0.99], [0.0, 1.0])  # and without

@@ -35,8 +35,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
-    pytest.mark.filterwarnings("ignore:Attribute .* is an instance of `nn.Module`"),
-    pytest.mark.filterwarnings("ignore:Attribute 'energy' removed from hparams"),
 ]
 
 

@@ -17,9 +17,6 @@ from ebmlab.evaluation import hamming_mmd
 from ebmlab.learners import ContrastiveDivergence, FromNoise, Learner, RatioMatching
 from ebmlab.samplers import ULA, Gibbs
 
-pytestmark = pytest.mark.filterwarnings(  # torch cannot pickle parametrized modules, such as learnt couplings
-    "ignore:Attribute 'energy' removed from hparams because it cannot be pickled"
-)
 KERNELS = {"mmd/hamming": "linear", "mmd/exponential": "exponential"}
 
 
