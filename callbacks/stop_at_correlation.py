@@ -86,7 +86,7 @@ class StopAtCorrelation(PeriodicEvaluation):
             x, weights = weighted_states(data_of(trainer), "train")
             x = x.reshape(len(x), *domain.event_shape)
             of_data = self._of_data = half_moments(x.float().to(chains.device), weights, self.pseudo_count)
-        self.pearson, slope = of_parts(zip(of_data.covariances(), of_chains.covariances(), strict=True))
+        self.pearson, slope = correlation_of_parts(zip(of_data.covariances(), of_chains.covariances(), strict=True))
         self.log_metrics(trainer, pl_module, {"correlation/pearson": self.pearson, "correlation/slope": slope})
         if self.pearson >= self.target:
             self.arrived(trainer, pl_module)
@@ -103,10 +103,10 @@ class StopAtCorrelation(PeriodicEvaluation):
 
 def pearson_and_slope(x: Tensor, y: Tensor) -> tuple[float, float]:
     """The correlation of two vectors, and the slope of the line that fits y best from x; NaN where one is constant."""
-    return of_parts([(x, y)])
+    return correlation_of_parts([(x, y)])
 
 
-def of_parts(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+def correlation_of_parts(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
     """`pearson_and_slope` of long vectors that come in parts."""
     count, sums, products = 0, torch.zeros(2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
     first: Tensor | None = None  # is taken off, so that of a constant vector nothing is left, not even rounding

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
-
-from ebmlab.errors import UserError
 
 RNG = np.random.default_rng(0)
 
@@ -32,10 +28,3 @@ def save(path: Path, x: Any, y: Any = None) -> str:
         ]
         path.write_text(head + "\n".join(lines) + "\n")
     return str(path)
-
-
-def one_line(act: Callable[[], Any]) -> str:
-    with pytest.raises(UserError) as error:
-        act()
-    assert "\n" not in str(error.value)
-    return str(error.value)

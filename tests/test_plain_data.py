@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers_errors import one_line as message
 from helpers_tier import cases
 from helpers_trainer import quiet_trainer
 from torch import Tensor
@@ -26,7 +27,6 @@ from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Arrays, FromDataset
 from ebmlab.domains import Binary, Categorical, Domain, Ordinal, Real, Spin
 from ebmlab.energies import GRBM, MLP, RBM, Energy, Ising, ScalarPotts
-from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromData, Learner, RatioMatching
 from ebmlab.lightning.run_data import data_of
 from ebmlab.samplers import BlockGibbs, Gibbs, Langevin
@@ -35,8 +35,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
-    pytest.mark.filterwarnings("ignore:Attribute .* is an instance of `nn.Module`"),
-    pytest.mark.filterwarnings("ignore:Attribute 'energy' removed from hparams"),
 ]
 
 
@@ -259,13 +257,6 @@ def test_rows_of_classes_are_no_images(rows: int, tmp_path: Path) -> None:
     ):
         assert data.show(states) is None
     assert isinstance(PlainData("mine", {"train": lambda: [states]}, Real((rows, 6, 4))).show(states), Images)
-
-
-def message(act: Callable[[], Any]) -> str:
-    with pytest.raises(UserError) as error:
-        act()
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 NAN = bits().where(bits(7, 1)[:1] < 2, 0).clone()

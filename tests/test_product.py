@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from helpers_errors import refused
 from helpers_trainer import quiet_trainer
 
 from ebmlab.data import mixed
@@ -190,9 +191,8 @@ def test_what_is_no_product_or_no_state_of_one_is_one_line():
         (lambda: MALA(0.1).sample(energy, x, 1), "MALA samples Real domains"),
         (lambda: Gibbs().sample(energy, x, 1), "lives on Product"),
     ):
-        with pytest.raises(UserError, match=words) as error:
+        with refused(words):
             call()
-        assert "\n" not in str(error.value)
 
 
 COLUMNS = [3, 0, 2, 0, 4, 3]
@@ -275,6 +275,5 @@ def test_bad_mixed_tables_are_one_line(tmp_path):
         ({"categories": ["height"]}, "column height of .* must hold classes"),
         ({"domain": "real", "categories": ["kind"]}, "set domain to mixed"),
     ):
-        with pytest.raises(UserError, match=words) as error:
+        with refused(words):
             Arrays(path, **{"domain": "mixed", **options})
-        assert "\n" not in str(error.value)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from helpers_errors import refused
 
 from ebmlab.data import mixed
 from ebmlab.data.preprocessing import Preprocessing
@@ -190,9 +191,8 @@ def test_parts_that_are_half_given():
         ([1, 1], "mask has shape"),
         ([1] * 10, "gives all 10 coordinates"),
     ):
-        with pytest.raises(UserError, match=words) as error:
+        with refused(words):
             Clamped(Sum(), x, mask=wrong)
-        assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="has no part colour"):
         domain.entries("colour")
     with pytest.raises(UserError, match="no kernel for bits"):

@@ -50,7 +50,7 @@ class Beginning(pl.Callback):
         self._begin(trainer)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """For evaluations that a run that has nothing left to train catches up on."""
+        """A run with nothing left to train begins here: it only catches up on its last evaluations."""
         self._begin(trainer)
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -35,7 +35,7 @@ def main(args: list[str] | None = None, answered: bool = False) -> None:
 
 
 def load(given: list[str]) -> Callable[[list[str]], None]:
-    """Imports what a command needs, and gives what runs it."""
+    """Imports what a command needs, and returns the function that runs it."""
     if (run := without_trainer(given)) is not None:
         return lambda given: run()
     with loading():

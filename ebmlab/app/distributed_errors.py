@@ -62,7 +62,7 @@ def has_spoken() -> None:
 
 
 def _wait(happens: Callable[[], bool]) -> bool:
-    """Whether something happens within the time in which the process that failed first has said why."""
+    """Waits until something happens, for no longer than the first process to fail needs to say why; whether it has."""
     end = time.monotonic() + _PATIENCE
     while not happens():
         if time.monotonic() > end:

@@ -14,7 +14,7 @@ _NO_READER = (errno.EPIPE, errno.EIO)  # a pipe was closed, a terminal is gone: 
 
 
 class _Lasting(io.FileIO):
-    """Writes to a descriptor. After a failure that goes to nowhere, and so does what others write to it."""
+    """Writes to a file descriptor. After a write has failed, all further output to it is dropped."""
 
     failure: OSError | None = None
 

@@ -159,7 +159,7 @@ def held() -> Path | None:
 
 
 def how_to_go_on(args: Sequence[str], kept: str) -> str:
-    """What to do after a signal has ended a command, of which this is kept besides the run."""
+    """Says how to go on after a signal has ended a command; `kept` says what there is besides the run, or is empty."""
     if (folder := held()) is None:
         ended = "trials that have ended are kept" if args[0] == "sweep" else "nothing was kept"
         return f"{kept or ended}; give the same command again"

@@ -51,18 +51,7 @@ def sample(args: list[str], parser: Any) -> None:
     Raises:
         UserError: the settings are not valid, or the run folder is in use.
     """
-    parser.add_argument(
-        "-c", "--config", action=ActionConfigFile, help="A study's config, such as configs/sampling/ising_5x5.yaml."
-    )
-    parser.add_class_arguments(Study)
-    parser.add_argument("--name", type=str | None, default=None, help="Name of the run's folder. Default: the time.")
-    parser.add_argument("--resume", type=bool, default=False, help="Continue the run called --name.")
-    parser.add_argument(
-        "--accelerator", type=str, default="auto", help="Where to run: cpu, gpu, ... (see Lightning Fabric)."
-    )
-    parser.add_argument("--devices", type=int, default=1, help="Number of devices to spread the chains over.")
-    parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
-    parser.add_argument("--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab.")
+    _add_options(parser)
     config = _parse(args, parser)
     with explained(
         f"--accelerator {config.accelerator} --devices {config.devices}: {WHY}", (RuntimeError, ValueError, TypeError)
@@ -105,6 +94,21 @@ def sample(args: list[str], parser: Any) -> None:
         print("", write_tables(results, folder), f"  table      {folder / 'table.csv'}", sep="\n")
         print(*(f"  picture    {path}" for path in pictures), sep="\n")
         _to_wandb(config, folder, experiment, results, pictures)
+
+
+def _add_options(parser: Any) -> None:
+    parser.add_argument(
+        "-c", "--config", action=ActionConfigFile, help="A study's config, such as configs/sampling/ising_5x5.yaml."
+    )
+    parser.add_class_arguments(Study)
+    parser.add_argument("--name", type=str | None, default=None, help="Name of the run's folder. Default: the time.")
+    parser.add_argument("--resume", type=bool, default=False, help="Continue the run called --name.")
+    parser.add_argument(
+        "--accelerator", type=str, default="auto", help="Where to run: cpu, gpu, ... (see Lightning Fabric)."
+    )
+    parser.add_argument("--devices", type=int, default=1, help="Number of devices to spread the chains over.")
+    parser.add_argument("--wandb", type=WandbMode | None, help="W&B mode. Default: $WANDB_MODE, else offline.")
+    parser.add_argument("--wandb_project", type=str | None, help="W&B project. Default: $WANDB_PROJECT, else ebmlab.")
 
 
 def _parse(args: list[str], parser: Any) -> Namespace:

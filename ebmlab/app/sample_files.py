@@ -64,47 +64,57 @@ def read_samples(
         UserError: there is no such file, or it cannot be read.
     """
     path = Path(name).expanduser()
+    kind = path.suffix.lower()
     if not path.exists():
         raise UserError(f"{path}: no such file")
+    if path.is_dir() or kind in PICTURES:
+        return _pictures(path, preprocessing)
+    if kind in NUMBERS:
+        return _numbers(path, preprocessing, labels, field, holes)
+    if preprocessing.letters:
+        return _sequences(path, preprocessing, holes, drop)
+    if preprocessing.num_classes:
+        mend = "sequences need a model whose letters are known, give numbers of values"
+    else:
+        mend = "a table of text must be called .csv"
+    raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}: {mend}")
+
+
+def _numbers(path: Path, form: Preprocessing, labels: str | None, field: str, holes: bool) -> Samples:
+    x, _ = read_numbers(path, labels, field, form.columns, holes)
+    if not holes:
+        require_finite(x, path, labels)
+    if path.suffix.lower() == ".csv":
+        check_columns(read_head(path, labels).names, form.columns, str(path))
+        bits = len(form.shape) == 1 and form.float_scale == 1  # in a table a 2 is a mistake, no level
+        if not bits and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:
+            x = x.long()  # text does not say whether 3 is an integer; levels of pixels are
+    return Samples(x, [str(path)] * len(x), numbers=range(len(x)))
+
+
+def _pictures(path: Path, form: Preprocessing) -> Samples:
+    """A picture, or those of a folder, scaled and cut to the shape of the model's samples."""
+    paths = [path]
     if path.is_dir():
         paths = [file for file in files_in(path) if file.suffix.lower() in PICTURES]
         if not paths:
             raise UserError(f"{path} holds no pictures ({', '.join(PICTURES)}); name files of numbers one by one")
-    elif path.suffix.lower() in PICTURES:
-        paths = [path]
-    elif (kind := path.suffix.lower()) in NUMBERS:
-        x, _ = read_numbers(path, labels, field, preprocessing.columns, holes)
-        if not holes:
-            require_finite(x, path, labels)
-        if kind == ".csv":
-            check_columns(read_head(path, labels).names, preprocessing.columns, str(path))
-        bits = len(preprocessing.shape) == 1 and preprocessing.float_scale == 1  # in a table a 2 is a mistake, no level
-        if kind == ".csv" and not bits and bool((x == x.round()).all()) and 1 < float(x.max()) < 2**63:
-            x = x.long()  # text does not say whether 3 is an integer; levels of pixels are
-        return Samples(x, [str(path)] * len(x), numbers=range(len(x)))
-    elif preprocessing.letters:
-        return _sequences(path, preprocessing, holes, drop)
-    else:
-        if preprocessing.num_classes:
-            mend = "sequences need a model whose letters are known, give numbers of values"
-        else:
-            mend = "a table of text must be called .csv"
-        raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}: {mend}")
-    shape = preprocessing.shape
-    if len(shape) != 3 or shape[0] not in (1, 3):
-        raise UserError(f"{path} is a picture, but the model's samples have shape {shape}: give it files of numbers")
-    if not preprocessing.unit:
+    if len(form.shape) != 3 or form.shape[0] not in (1, 3):
+        raise UserError(
+            f"{path} is a picture, but the model's samples have shape {form.shape}: give it files of numbers"
+        )
+    if not form.unit:
         raise UserError(
             f"{path} is a picture, but the model was trained on numbers of which none means black or white: give it "
             "files of numbers"
         )
-    pictures = [read_picture(file, shape) for file in paths]
+    pictures = [read_picture(file, form.shape) for file in paths]
     pixels = torch.stack([picture.pixels for picture in pictures])
     if any(picture.deep for picture in pictures) and (high := float(pixels.max())) < DARK:
         raise UserError(f"{path}: {too_dark(high)}")
     if lost := sum(map(losses, pictures), Counter()):
         print(shown(f"{path}: {'; '.join(f'{n} {what}' for what, n in lost.items())}"), file=sys.stderr)
-    found = pixels.float() * preprocessing.float_scale / LEVELS
+    found = pixels.float() * form.float_scale / LEVELS
     return Samples(found, [str(file) for file in paths], numbers=[0] * len(paths))
 
 

@@ -58,36 +58,10 @@ def sweep(given: Sequence[str]) -> None:
     def objective(trial: Any) -> float:
         if _before(study, trial.number) >= options.trials:
             raise OneTooMany
-
-        def hear(score: Score) -> bool:
-            if score.step == 0:  # that of the untrained model, which says nothing about the settings
-                return False
-            trial.report(score.value, score.step)
-            return bool(trial.should_prune())
-
         run = _free(runs / f"{name}-{trial.number:04d}")
-        settings = space.options(trial)
-        print(f"trial {trial.number}: {' '.join(settings)}", file=sys.stderr, flush=True)
-        try:
-            log = _log(folder, trial.number)
-            score = run_fit([*fit, *settings, "--name", run.name], run, log, space.objective, hear)
-        except TrialFailed as error:
-            trial.set_user_attr("error", str(error))
-            trial.set_user_attr(COUNTED, True)
-            print(f"trial {trial.number} failed: {shown(str(error))}", file=sys.stderr, flush=True)
-            raise
-        except BaseException:  # a signal: the study can go on, and another trial takes the place of this one
-            study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-            raise
-        trial.set_user_attr(COUNTED, True)
-        if score is None:
-            print(f"trial {trial.number} pruned", file=sys.stderr, flush=True)
-            raise optuna.TrialPruned
-        trial.set_user_attr("run", str(run))
-        print(f"trial {trial.number}: {space.objective} {score}", file=sys.stderr, flush=True)
-        return score.value
+        return _scored(optuna, trial, space, fit, run=run, log=_log(folder, trial.number))
 
-    while _counted(study) < options.trials:
+    while len(_trials(study)) < options.trials:
         if not _wait(optuna, study, options.trials):
             study.optimize(objective, n_trials=1, catch=(TrialFailed, OneTooMany))
             _write(study, space, folder)
@@ -97,6 +71,36 @@ def sweep(given: Sequence[str]) -> None:
         if all(trial.state == "fail" for trial in _trials(study)):
             raise UserError(f"sweep: {failed}")
         print(shown(failed))
+
+
+def _scored(optuna: Any, trial: Any, space: Space, fit: Sequence[str], *, run: Path, log: Path) -> float:
+    """The score of a run with the trial's settings; raises `TrialFailed`, or `TrialPruned` where it was ended early."""
+
+    def hear(score: Score) -> bool:
+        if score.step == 0:  # that of the untrained model, which says nothing about the settings
+            return False
+        trial.report(score.value, score.step)
+        return bool(trial.should_prune())
+
+    settings = space.options(trial)
+    print(f"trial {trial.number}: {' '.join(settings)}", file=sys.stderr, flush=True)
+    try:
+        score = run_fit([*fit, *settings, "--name", run.name], run, log, space.objective, hear)
+    except TrialFailed as error:
+        trial.set_user_attr("error", str(error))
+        trial.set_user_attr(COUNTED, True)
+        print(f"trial {trial.number} failed: {shown(str(error))}", file=sys.stderr, flush=True)
+        raise
+    except BaseException:  # a signal: the study can go on, and another trial takes the place of this one
+        trial.study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        raise
+    trial.set_user_attr(COUNTED, True)
+    if score is None:
+        print(f"trial {trial.number} pruned", file=sys.stderr, flush=True)
+        raise optuna.TrialPruned
+    trial.set_user_attr("run", str(run))
+    print(f"trial {trial.number}: {space.objective} {score}", file=sys.stderr, flush=True)
+    return score.value
 
 
 def _try_out(space: Space, fit: Sequence[str]) -> None:
@@ -195,10 +199,6 @@ def _wait(optuna: Any, study: Any, wanted: int) -> bool:
     optuna.storages.fail_stale_trials(study)
     time.sleep(PAUSE)
     return True
-
-
-def _counted(study: Any) -> int:
-    return sum(COUNTED in trial.user_attrs for trial in study.trials)
 
 
 def _failures(study: Any, folder: Path) -> str | None:

@@ -49,7 +49,7 @@ def as_numbers(given: Any, what: str) -> Tensor:
 
 
 def _tensor(given: Any, what: str) -> Tensor:
-    """A tensor of what is none yet."""
+    """Makes a tensor of numbers in another form, such as an array or nested lists."""
     if isinstance(given, bool | int | float | list | tuple) and not _of_numpy(given):
         try:
             return torch.as_tensor(given)  # Python's numbers have no type of their own: they take torch's default

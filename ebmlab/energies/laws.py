@@ -35,7 +35,7 @@ def values_of(module: nn.Module) -> Tensor | None:
 
 
 def of_states(values: Tensor, states: int) -> Tensor:
-    """One of the chains' values for each of so many states.
+    """Repeats the values of chains for a batch in which each chain has the same number of successive states.
 
     Raises:
         UserError: there are not as many states of each chain.

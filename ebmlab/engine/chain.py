@@ -78,7 +78,7 @@ def step(kernel: Kernel, energy: Energy, state: Any) -> tuple[Any, Any]:
 
 
 def numbers(kernel: Kernel, x: Tensor) -> Sequence[Numbers]:
-    """The settings of each step of a period: floats for a CPU, tensors on a GPU, which would have to be waited for."""
+    """The settings of each step of a period: floats on a CPU; on a GPU tensors, as reading floats would wait for it."""
     settings = kernel.settings
     if settings.device.type == "cpu":
         rows: list[list[float]] = settings.tolist()

@@ -108,7 +108,7 @@ def require_compiler(device: torch.device, caller: str) -> None:
 
 
 class Ran(NamedTuple):
-    """What chains have come to.
+    """The result of some steps of the chains.
 
     Attributes:
         x: their last states, `(B, *event)`.
@@ -196,7 +196,7 @@ def _several(
 
 @contextlib.contextmanager
 def _without_advice() -> Iterator[None]:
-    """Programs in C++ make torch warn of operations that they call by another way, and of a CUDA that is not there."""
+    """Silences torch's warnings on programs in C++: on operations that call back into torch, and on missing CUDA."""
     loggers = [logging.getLogger(name) for name in ("torch._inductor.ir", "torch.utils.cpp_extension")]
     try:
         for logger in loggers:

@@ -92,9 +92,9 @@ class Replayed:
             raise _refusal("they draw random numbers on the CPU")
 
     def _warm_up(self, function: Callable[..., Outputs]) -> None:
-        """Calls the function as recordings need it, and as if it had not been called: random numbers stay.
+        """Calls the function twice before it is recorded, as CUDA graphs require, and restores the random generators.
 
-        The last call may not wait for the GPU. A recording that fails there would spoil torch's generator.
+        The second call raises if it waits for the GPU. A recording that fails there would spoil torch's generator.
         """
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())

@@ -75,7 +75,7 @@ class Program:
         self._programs: dict[str, list[Any]] = {}
 
     def for_one_run(self) -> Callable[..., Any]:
-        """A callable for arguments that differ from call to call in nothing but what torch's own checks see."""
+        """A callable for the calls of one run. Its arguments may change only in what torch's own checks look at."""
         at_hand: Any = None
 
         def call(*args: Any) -> Any:
@@ -171,7 +171,7 @@ def name_of(function: Callable[..., Any], options: dict[str, Any], args: tuple[A
 
 
 class _Shape(pickle.Pickler):
-    """Writes objects, without the values of tensors."""
+    """Pickles objects with the kinds of their tensors in place of the values."""
 
     def __init__(self, file: io.BytesIO, protocol: int) -> None:
         super().__init__(file, protocol)
@@ -213,7 +213,7 @@ def _digest(name: str) -> str:
 
 
 def _system() -> tuple[Any, ...]:
-    """What else programs depend on."""
+    """What programs depend on besides function and arguments: versions, the processor, settings of torch."""
     return (
         ebmlab.__version__,
         torch.__version__,
@@ -231,7 +231,7 @@ def _system() -> tuple[Any, ...]:
 
 
 def _not_by_address(checks: Sequence[Any]) -> list[bool]:
-    """Which of torch's checks mean something to another process.
+    """Which of torch's checks hold in other processes, too: those that compare no memory addresses.
 
     The globals of a named tuple's constructor are a scope without a name of a module, which torch calls by its address.
     """

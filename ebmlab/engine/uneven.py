@@ -17,7 +17,7 @@ AHEAD = 256  # steps for which they are drawn, at most
 
 
 class UnevenKernel(Protocol):
-    """Steps that are made of ticks, of which each chain needs as many as it needs.
+    """A kernel whose steps consist of ticks, such as leapfrog steps. Chains may need different numbers of them.
 
     Attributes:
         start: the state at x, of an energy and x.

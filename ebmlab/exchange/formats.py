@@ -138,7 +138,7 @@ def form_of(energy: Energy) -> Form:
 
 
 def check_kind(kind: str) -> str:
-    """The kind itself; raises `UserError` if it is none."""
+    """Returns the kind; raises `UserError` if there is no format of that name."""
     if kind not in KINDS:
         raise UserError(f"there is no format {kind}; there are {known_kinds()}")
     return kind
@@ -150,7 +150,7 @@ def known_kinds() -> str:
 
 
 def recognised(path: Path) -> Format | None:
-    r"""The format of a file, by its content; None if it is of none.
+    r"""The format that a file's content has; None if it has none of them.
 
     Example:
         >>> _ = Path("pair.txt").write_text("# vartype=SPIN\n0 1 -1\n")

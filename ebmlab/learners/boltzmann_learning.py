@@ -225,7 +225,7 @@ class BoltzmannLearning(Learner):
         return couplings, (data.one - chains.one).view_as(self._field)
 
     def _learnt(self, couplings: Tensor) -> Tensor:
-        """Numbers of couplings, 0 where none learns."""
+        """The numbers of couplings, with 0 in place of those of couplings that do not learn."""
         return couplings if self.learns is None else couplings * self.learns.to(couplings.device)
 
     def _direction(self) -> tuple[Tensor, Tensor]:
@@ -263,7 +263,7 @@ class BoltzmannLearning(Learner):
         return moments.plus_pairs(pairs.T, self._pull()[i, j].view(-1, 1, 1))
 
     def _of_pairs(self, matrix: HalfMatrix, minus: HalfMatrix | None = None) -> Tensor:
-        """Entries between sites, of one matrix or of a difference, as the parameter of the couplings holds them."""
+        """Entries of `matrix`, or of `matrix - minus`, in the layout of the couplings' parameter."""
         if not isinstance(self.energy, Potts):
             full = matrix.full() if minus is None else matrix.full() - minus.full()
             return full.triu_(1)

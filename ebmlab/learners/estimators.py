@@ -230,12 +230,7 @@ def make_objective(name: str) -> Objective:
 
 
 def _mean_of_sums(
-    energy: Energy,
-    x: Tensor,
-    around: Around,
-    objective: Objective,
-    index: Tensor,
-    factors: Tensor | None = None,
+    energy: Energy, x: Tensor, around: Around, objective: Objective, index: Tensor, factors: Tensor | None
 ) -> Tensor:
     """Mean over x `(B, *event)` of the sum over k of w_k f(E(x) - E(x_-k)), for neighbours `index` `(B, K)`.
 

@@ -53,9 +53,9 @@ def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def weight_of_chains(weights: Tensor | None, n: int, states: int = 1) -> float | Tensor:
-    """What each of some states of n negative chains counts: all of them together as much as data with these weights.
+    """The weight of each state of n negative chains. All of them together weigh as much as a batch of data.
 
-    A batch of heavy samples counts more than another, and so do chains that start at them.
+    A batch of heavy samples counts more than another, and so do the chains that start at it.
 
     Args:
         weights: of the batch, `(B,)`; 1 each when None.

@@ -57,7 +57,7 @@ def try_optimizer(
 
 
 def _zero(schedule: Any) -> str | None:
-    """The setting of a schedule that is 0, such as T_max."""
+    """The name of a schedule's setting that is 0, such as T_max; None if there is none."""
     numbers = {} if schedule is None else vars(schedule)
     named = (name for name, value in numbers.items() if type(value) is int and value == 0 and name[:1] != "_")
     return next((name for name in named if name != "last_epoch"), None)

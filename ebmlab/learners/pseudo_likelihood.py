@@ -163,7 +163,7 @@ class PseudoLikelihood(SampleLoss):
 
     @torch.no_grad()
     def average_(self) -> None:
-        """Sets the energy's couplings to the means of both that the regressions of a pair have found, and its fields.
+        """Sets the energy's fields, and each coupling to the mean of what the regressions of both its sites have found.
 
         In a Potts model both are brought to the zero-sum gauge before, each with the field of its own site.
         """
@@ -193,7 +193,7 @@ class PseudoLikelihood(SampleLoss):
         self.log_mean(f"{split}/loss", -pseudo_log_likelihood(self.energy, x))
 
     def _penalised(self) -> list[tuple[Tensor, float]]:
-        """Couplings, and how much a pair of them counts."""
+        """Parameters to penalise, each with the factor by which every pair of sites counts once."""
         if self.form == "asymmetric":
             return [(self.regressions, 0.5)]
         if isinstance(self.energy, Potts):

@@ -118,7 +118,7 @@ def _update(average: AveragedModel, decay: float, model: nn.Module) -> None:
 
 
 def _once_begun(callback: WeightAveraging, exchange: Callable[[pl.LightningModule], None]) -> Any:
-    """An exchange that waits for the average's first update; Lightning validates the initial weights until then."""
+    """Makes an exchange of weights wait for the average's first update: until then the average is the initial model."""
 
     def call(pl_module: pl.LightningModule) -> None:
         if _begun(callback):
@@ -128,7 +128,7 @@ def _once_begun(callback: WeightAveraging, exchange: Callable[[pl.LightningModul
 
 
 def _with_buffers_of(callback: WeightAveraging, exchange: Callable[[pl.LightningModule], None]) -> Any:
-    """An exchange of weights before which the average takes the learner's buffers, so that none change places."""
+    """Makes an exchange of weights leave buffers alone, by copying the learner's into the average first."""
 
     def call(pl_module: pl.LightningModule) -> None:
         assert callback._average_model is not None

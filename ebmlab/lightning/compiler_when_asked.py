@@ -32,13 +32,13 @@ class OptimizedModule(metaclass=_CompiledModule):
 
 
 class _Compiler(ModuleType):
-    """The names that Lightning and torch's optimizers take from the compiler, as they act on what is not compiled."""
+    """Stands for the compiler until it is loaded, with the names that Lightning and torch's optimizers use of it."""
 
     OptimizedModule = OptimizedModule
 
     @staticmethod
     def graph_break(msg: str = "") -> None:
-        """The compiler ends a graph here; without it there is none."""
+        """Ends a graph of the compiler here if it is loaded; else there is no graph to end."""
         if _waits() is None:
             import_module(COMPILER).graph_break(msg)
 
@@ -65,7 +65,7 @@ class _Compiler(ModuleType):
 
 
 class _Within(MetaPathFinder, Loader):
-    """Finds the compiler's own modules as long as it is not there: they are loaded by it."""
+    """Finds submodules of the compiler while it is not loaded: to import one loads the compiler first."""
 
     def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
         return ModuleSpec(name, self) if name.startswith(f"{COMPILER}.") and _waits() is not None else None
@@ -82,7 +82,7 @@ class _Within(MetaPathFinder, Loader):
 
 
 def _waits() -> ModuleType | None:
-    """What stands in the compiler's place, if anything does."""
+    """The module that stands for the compiler; None once the compiler itself is loaded."""
     found = sys.modules.get(COMPILER)
     return found if isinstance(found, _Compiler) else None
 

@@ -27,7 +27,7 @@ class _Module(ModuleType):
 
 
 def _real(name: str) -> ModuleType:
-    """The module itself, in place of what stands for it."""
+    """Imports a module in place of the one that stands for it."""
     if isinstance(sys.modules.get(name), _Module):
         del sys.modules[name]
     return import_module(name)
@@ -48,7 +48,7 @@ def plot(*args: Any, **kwargs: Any) -> Any:
 
 
 class Counter:
-    """torch's counter of operations, which is made when its context is entered: before that it has counted none."""
+    """Stands for torch's counter of operations, which is made when the context is entered; before that it says 0."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._settings = args, kwargs

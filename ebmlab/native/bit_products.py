@@ -61,7 +61,7 @@ _affine_in_programs = operator(
 
 
 def _pays(x: Tensor, matrix: Tensor) -> bool:
-    """Whether the kernels may be asked, as far as shapes and settings say."""
+    """Whether types, sizes and settings allow the kernels, and the product is large enough for them to be faster."""
     if not SUPPORTED or exporting():  # an exported graph takes any number of rows
         return False
     if not x.dim() == matrix.dim() == 2 or len(x) * matrix.numel() < ENOUGH:
@@ -74,7 +74,7 @@ def _pays(x: Tensor, matrix: Tensor) -> bool:
 
 
 def _multiplies(x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None, alpha: float = 1.0) -> bool:
-    """Whether `out` now is `start + alpha * x @ matrix`; if not, it is what it was."""
+    """Writes `start + alpha * x @ matrix` into `out` by the kernels if they can; returns whether they did."""
     given = [x, matrix, out] if start is None else [x, matrix, out, start]
     if not (readable(*given) and _fit(x, matrix, out, start)):
         return False  # a mode, such as one that counts multiplications, sees what torch multiplies
@@ -91,7 +91,7 @@ def _multiplies(x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None,
 def _called(
     library: ctypes.CDLL, x: Tensor, matrix: Tensor, out: Tensor, *, start: Tensor | None = None, alpha: float = 1.0
 ) -> bool:
-    """Whether x holds bits; `out` is written then."""
+    """Writes the product into `out` if x holds nothing but bits; returns whether it does."""
     rows, inner = x.shape
     words = torch.empty(-(-inner // WORD), rows, dtype=torch.int32, device="cpu")
     if not library.pack(x.data_ptr(), *x.stride(), rows, inner, words.data_ptr()):
@@ -105,7 +105,7 @@ def _called(
 
 
 def _fit(x: Tensor, matrix: Tensor, out: Tensor, start: Tensor | None) -> bool:
-    """Whether the kernels can read and write them; torch multiplies others, or says why they cannot be multiplied."""
+    """Whether shapes and strides suit the kernels. Torch multiplies other tensors, or says why it cannot."""
     (rows, inner), columns = x.shape, matrix.shape[1]
     if len(matrix) != inner or out.shape != (rows, columns) or 1 not in x.stride():
         return False

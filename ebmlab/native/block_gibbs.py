@@ -12,7 +12,7 @@ from ebmlab.native.few_chains import Kernel, Moved, Weights, certain, kernel, ma
 
 @torch.no_grad()
 def block_gibbs_steps(weights: Weights, x: Tensor, num_steps: int) -> Moved | None:
-    """What chains x `(B, V)` of bits have come to by steps of `BlockGibbs`; None where no kernel takes them.
+    """Moves chains x `(B, V)` of bits by steps of `BlockGibbs`; None where no kernel can take them.
 
     Example:
         >>> weights = Weights(torch.zeros(3, 2), torch.tensor([90.0, -90.0, 90.0]), torch.zeros(2))

@@ -99,7 +99,7 @@ def kernel() -> ctypes.CDLL | None:
 
 
 def _turns(library: ctypes.CDLL) -> bool:
-    """Whether two pairs of spins, which are bonded for certain, follow fields that leave them no choice."""
+    """Whether clusters come out right where couplings and fields are so strong that only one result is possible."""
     cpu = torch.device("cpu")
     offsets, others = torch.arange(5, device=cpu), torch.tensor([1, 0, 3, 2], device=cpu)
     couplings = torch.tensor([40.0, 40.0, -40.0, -40.0], dtype=torch.float32, device=cpu)

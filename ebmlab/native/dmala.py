@@ -27,7 +27,7 @@ LARGE = 2.0**20  # weights from which on sums in float64, which go from step to 
 
 @torch.no_grad()
 def dmala_steps(weights: Weights, x: Tensor, num_steps: int, *, step_size: float, balance: float) -> Moved | None:
-    """What chains x `(B, V)` of bits have come to by steps of `DMALA`; None where no kernel takes them.
+    """Moves chains x `(B, V)` of bits by steps of `DMALA`; None where no kernel can take them.
 
     Example:
         >>> weights = Weights(torch.zeros(3, 2), torch.tensor([90.0, -90.0, 90.0]), torch.zeros(2))

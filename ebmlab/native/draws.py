@@ -79,7 +79,7 @@ BY_TORCH = {"normals": noise.normal, "uniforms": noise.uniform, "bits": noise.co
 
 
 def _drawn(name: str, numbers: Tensor) -> Tensor:
-    """What a kernel makes of these numbers, or of none but their shape; torch in its place."""
+    """Draws by the kernel of this name, or by torch: `numbers` are the parameters, or say only the shape."""
     if torch.compiler.is_compiling() and _pays(numbers):
         return _in_programs(name, numbers.detach(), torch.randint(2**62, (), device="cpu"))
     return _drawn_now(name, numbers)
@@ -132,7 +132,7 @@ def _may_be_overwritten(out: Tensor) -> bool:
 def _fills(
     out: Tensor, name: str, *, std: float = 1.0, given: Tensor | None = None, seed: Tensor | None = None
 ) -> bool:
-    """Whether there is a kernel, which then has filled `out`."""
+    """Fills `out` by a kernel if there is one; returns whether there is."""
     library = kernels()
     if library is None:
         return False

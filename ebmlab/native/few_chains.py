@@ -39,7 +39,7 @@ class Weights(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What chains have come to.
+    """The result of some steps of the chains.
 
     Attributes:
         x: their last states, `(B, V)`.
@@ -78,7 +78,7 @@ def kernel(name: str, check: Callable[[Kernel], bool], *settings: Any) -> Kernel
 
 
 def may_be_called(weights: Weights, x: Tensor) -> bool:
-    """Whether nothing but their numbers is asked of the weights and the chains x, of which there are some that fit."""
+    """Whether a kernel can read weights and chains x: their shapes fit, there is a chain, and they are `readable`."""
     visible, hidden = weights.visible_bias.shape, weights.hidden_bias.shape
     fit = weights.weight.shape == (*visible, *hidden) and x.shape[1:] == visible and len(x) > 0
     return SUPPORTED and fit and not torch.is_autocast_enabled("cpu") and readable(*weights, x)
@@ -94,7 +94,7 @@ def moved(
     most: float = math.inf,
     seed: int | None = None,
 ) -> Moved | None:
-    """What chains x `(B, V)` of bits have come to by so many steps; None if the weights are too large, or not finite.
+    """Moves chains x `(B, V)` of bits by so many steps; None if the weights are too large, or not finite.
 
     Args:
         kernel: makes the steps.
@@ -124,7 +124,7 @@ def moved(
 
 
 def _whole(weights: Weights) -> Weights:
-    """Weights of sizes that whole vectors fill."""
+    """The weights, padded to multiples of the vector size by units that are never 1."""
     over, up = (-size % VECTOR for size in weights.weight.shape)
     parts = (
         pad(weights.weight, (0, up, 0, over)),

@@ -46,7 +46,7 @@ class Moves:
         return _in_rows(numbers) and len(numbers) == self._chains and self._add(self._library.add_nan, numbers)
 
     def lengths_of(self, moves: Tensor) -> Callable[[], object]:
-        """What adds the Euclidean lengths of moves `(n, B)`, a chain in each column, whatever they are by then."""
+        """A function that adds the Euclidean lengths of columns of `moves` `(n, B)`, as they are when it is called."""
         if not _in_rows(moves) or moves.shape[1:] != self._sums.shape:
             raise ValueError(
                 f"Moves: {moves.dtype} {tuple(moves.shape)} are no float32 of {self._chains} chains in columns"
@@ -54,7 +54,7 @@ class Moves:
         return partial(self._add, self._library.add_lengths, moves)
 
     def _suit(self, new: Tensor, old: Tensor) -> bool:
-        """Whether both are states of all chains; those of the step before have been looked at."""
+        """Whether both are states that the kernel can read; `old` was checked before if it was the last `new`."""
         last, self._seen = self._seen, None
         if not (_in_rows(new) and len(new) == self._chains and new.shape == old.shape):
             return False

@@ -12,7 +12,7 @@ exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
 
 
 def readable(*tensors: Tensor) -> bool:
-    """Whether nothing but their numbers is asked of these tensors: no compiler, tracer, mode or transform looks on."""
+    """Whether C++ may read these tensors from memory: no compiler, tracer, mode or transform must see what happens."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_in_torch_dispatch_mode():  # type: ignore[attr-defined, no-untyped-call]
         return False
     if not all(map(_is_plain, tensors)):

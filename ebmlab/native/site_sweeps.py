@@ -135,7 +135,7 @@ def kernel() -> ctypes.CDLL | None:
 
 
 def _follows(library: ctypes.CDLL) -> bool:
-    """Whether a site takes the one value that its neighbour leaves it, 18 being the number of values."""
+    """Whether a site of 18 values takes the only value that its neighbour leaves possible."""
     chains, q = 11, 18
     values, cpu = torch.arange(chains, device="cpu"), torch.device("cpu")
     rows = torch.full((q, q), -torch.inf, dtype=torch.float32, device=cpu)

@@ -39,7 +39,7 @@ def sum_softplus_and_sigmoid(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _made(x: Tensor, *, means: bool) -> tuple[Tensor, Tensor] | None:
-    """Sums and sigmoids, of no numbers if they are not wanted; None where they are left to torch."""
+    """Sums, and sigmoids (an empty tensor unless `means`); None where torch must compute them."""
     if not SUPPORTED or torch.is_grad_enabled() or torch.compiler.is_compiling() or x.numel() < ENOUGH or x.dim() != 2:
         return None
     if not readable(x) or x.stride(1) != 1 or (library := kernel()) is None:

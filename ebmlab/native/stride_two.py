@@ -67,7 +67,7 @@ class StrideTwo:
         )
 
     def _sizes(self, images: torch.Size, weights: Tensor, rows: Sequence[int], columns: Sequence[int]) -> Sequence[int]:
-        """Of the images, and the channels, after all have been checked against each other."""
+        """Checks images, weights and kinds against each other; returns the images' sizes and the number of channels."""
         _, colours, height, width = images
         of_rows, of_columns, _, channels = weights.shape
         require_float32("StrideTwo", weights, (of_rows, of_columns, colours * SIDE**2, channels))

@@ -110,7 +110,7 @@ def called(
     factors: Tensor | None = None,
     count: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Numbers `(B,)` that are not NaN where all fields were numbers, and how many sites have changed, int32 `(B,)`."""
+    """Runs the kernel. Returns numbers `(B,)` that are NaN where a field was, and counts of changes, int32 `(B,)`."""
     finite = table.new_zeros(table.shape[1])
     factors = torch.ones_like(finite) if factors is None else factors
     flips = torch.zeros_like(finite, dtype=torch.int32)
@@ -148,7 +148,7 @@ def sweeping(name: str, check: Callable[[ctypes.CDLL], bool], *, setting: type) 
 
 
 def ring() -> tuple[Tensor, Tensor]:
-    """Seven sites on a ring, by whose certain sweeps kernels are checked: their neighbours `(7, 2)`, and couplings."""
+    """Neighbours and couplings, `(7, 2)` each, of a ring of seven sites, on which kernels are checked."""
     i = torch.arange(7, device="cpu")
     weights = torch.tensor([90, -80, 70, -60, 50, -40, 30], dtype=torch.float32, device="cpu")
     return torch.stack([(i + 1) % 7, (i - 1) % 7], 1), torch.stack([weights, weights.roll(1)], 1)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 from torch.nn.utils import skip_init
 
-from ebmlab.native.library import compiled, example, threads
+from ebmlab.native.library import example, threads, trusted
 from ebmlab.native.plain import readable, require_float32
 
 KIND = ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros")  # kernel, stride, padding, dilation, groups, what is padded
@@ -30,10 +29,7 @@ class Winograd:
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        i, p = ctypes.c_int64, ctypes.c_void_p
-        library.convolve.argtypes = [p, i, i, i, i, p, i, i, i, i, p, p, p, p, p, ctypes.c_int]
-        library.activate.argtypes = [p, i, p, p, ctypes.c_int]
-        library.lanes.restype = i
+        library.lanes.restype = ctypes.c_int64
         self._library, self.lanes = library, int(library.lanes())
 
     def swish(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,7 +59,7 @@ class Winograd:
         *,
         turned: bool = False,
         bias: Tensor | None = None,
-        plus: Tensor | None = None,
+        plus: Tensor | None,
         times: Tensor | None = None,
         slope: Tensor | None = None,
     ) -> Tensor:
@@ -121,11 +117,14 @@ def pays(height: int, width: int) -> bool:
 @functools.cache
 def kernel() -> Winograd | None:
     """The compiled kernel, after two layers have come out right; None where there is none."""
-    library = compiled(Path(__file__).with_suffix(".cpp"))
-    if library is None:
-        return None
-    found = Winograd(library)
-    return found if _is_right(found) else None
+    i, p, c = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
+    library = trusted(
+        "winograd",
+        lambda library: _is_right(Winograd(library)),
+        convolve=[p, i, i, i, i, p, i, i, i, i, p, p, p, p, p, c],
+        activate=[p, i, p, p, c],
+    )
+    return None if library is None else Winograd(library)
 
 
 @torch.no_grad()

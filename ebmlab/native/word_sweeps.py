@@ -142,7 +142,7 @@ def kernel() -> ctypes.CDLL | None:
 
 
 def _follows(library: ctypes.CDLL) -> bool:
-    """Whether spins that are never against their field take the sign of it, and their flips are counted."""
+    """Whether spins at temperature 0 take the signs of their fields, and their flips are counted."""
     words = torch.arange(1, 15, device="cpu").view(7, 2).mul_(0x0123456789ABCDEF)
     index = torch.tensor([[0, 1], [1, 2], [3, 0]], device="cpu")
     masks = torch.tensor([[0, -1], [-1, 0], [0, 0]], device="cpu")

@@ -32,5 +32,5 @@ def affine(bias: Tensor, x: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _divisor(number: int) -> int:
-    """The largest one up to the root."""
+    """The largest divisor that is at most the square root."""
     return next(k for k in range(isqrt(number), 0, -1) if number % k == 0)

@@ -49,7 +49,7 @@ def added(columns: Sequence[Planes]) -> Planes:
 
 
 def chosen(digits: Planes, leaves: Sequence[Tensor | int | None]) -> Tensor | int | None:
-    """The leaf whose number the digits say, bit by bit; any where that leaf is None. A leaf may be 0 or -1."""
+    """For each bit, the leaf whose index its digits spell. A leaf may be 0 or -1; None means that any value will do."""
     if not digits:
         return leaves[0]
     low, high = (chosen(digits[1:], half) for half in (leaves[::2], leaves[1::2]))
@@ -63,10 +63,10 @@ def chosen(digits: Planes, leaves: Sequence[Tensor | int | None]) -> Tensor | in
 def below(
     digits: Planes, shape: tuple[int, ...], thresholds: Sequence[int | None], levels: int, random: Random
 ) -> Tensor:
-    """Where a uniform number of so many levels is below the threshold that the digits number.
+    """The bits whose uniform number, one of 2^levels, is below the threshold whose index their digits spell.
 
-    From the last level upwards, a digit 1 of a threshold joins the bits by or, a digit 0 by and. The
-    last levels count only where all others equal the threshold's: where it matters whether these begin with no or yes.
+    The comparison begins at a threshold's lowest digit: each digit combines the result so far with random bits, by `or`
+    if it is 1, else by `and`. The last `REST` levels are drawn only where all others equal the threshold's digits.
     """
     rest = REST if levels > REST else 0
     wanted = [t for t in thresholds if t is not None]
@@ -95,7 +95,7 @@ def _plane(leaf: Tensor | int | None, like: Tensor) -> Tensor:
 
 
 def _joined(plane: Tensor | int, bits: Tensor, digit: int) -> Tensor | int:
-    """Plane or bits where the digit is 1, plane and bits where it is 0; in place but for 0 and -1."""
+    """`plane | bits` if the digit is 1, `plane & bits` if it is 0; tensors are overwritten. A plane may be 0 or -1."""
     if isinstance(plane, int):
         return bits.clone() if (plane == 0) == (digit == 1) else plane
     return plane.bitwise_or_(bits) if digit else plane.bitwise_and_(bits)

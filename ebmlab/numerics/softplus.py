@@ -33,7 +33,7 @@ def sum_log1p_exp_minus(x: Tensor) -> Tensor:
 
 
 def _fewer_factors(factors: Tensor, folds: int) -> Tensor:
-    """Numbers with the same product along the last axis."""
+    """Multiplies the halves of the last axis, `folds` times as long as it is even: fewer factors, the same product."""
     width = factors.shape[-1]
     for _ in range(folds):
         if width % 2:

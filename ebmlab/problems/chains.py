@@ -218,7 +218,7 @@ class Cooling(TemperedEnergy):
 
 
 def _with(state: Any, carried: Carried) -> Any:
-    """A state that `init` has made, as the later one that it is."""
+    """A state that `init` has made at some x, with what steps before have carried there."""
     for name, value in carried.items():
         setattr(state, name, value)
     return state

@@ -33,7 +33,7 @@ class Course:
         return self.progress >= 1 + EPSILON
 
     def left(self, now: float, end: float) -> float:
-        """The steps that the time left suffices for, or those planned that are left; infinite before the first one."""
+        """How many steps are left: by plan, or as many as the time allows; infinite before the first one."""
         if end == math.inf:
             return self.num_steps - self.taken
         return max(1.0, (end - now) * self.taken / (now - self.began)) if self.taken else math.inf
@@ -61,6 +61,6 @@ class Course:
         return Course(int(self.taken * left) + SEGMENT if left < 6 else 2 * self.num_steps, began=now)
 
     def reheated(self, progress: float, now: float, end: float) -> Course:
-        """The descent from a progress after this one, so long as the next annealing, or of the steps that are left."""
+        """The descent after this one, from a progress on: of the steps left, or by time as long as `next` would be."""
         steps = self.num_steps - self.taken if end == math.inf else self.next(now, end).num_steps
         return Course(steps, began=now, origin=progress, progress=progress)

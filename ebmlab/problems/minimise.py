@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -128,13 +127,7 @@ def minimise(
     require_count("minimise", num_chains=num_chains, num_steps=num_steps)
     if seconds is not None:
         require_positive("minimise", seconds=seconds)
-    if not isinstance(energy.domain, Binary | Spin):
-        raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
-    check_annealed(energy, sampler)
-    schedule = schedule or Geometric(*beta_range(energy))
-    if isinstance(inner := getattr(schedule, "schedule", None), Reheated | Resampled):
-        outer, name = type(schedule).__name__, type(inner).__name__
-        raise UserError(f"minimise: the schedule is {outer} of {name}, but chains are either reheated or resampled")
+    schedule = _checked(energy, sampler, schedule)
     chains = random_chains(energy, sampler, num_chains)
     if isinstance(schedule, Resampled):
         chains = Resampling(chains, energy, sampler)
@@ -149,16 +142,11 @@ def minimise(
             course, best.steps, best.seconds = moment.course, moment.steps, moment.seconds
             best.curve, best.notes, best.heat = moment.curve, moment.notes, moment.heat
     begun, end = time.perf_counter() - best.seconds, math.inf if seconds is None else seconds
-    with ExitStack() as stack:
-        if file is not None:
-            stack.callback(file.save)
+    try:
         while not course.over or (seconds is not None and time.perf_counter() - begun < end):
             now = time.perf_counter() - begun
-            if course.over and best.heat and best.heat.returns:
-                course, best.heat = course.reheated(best.heat.peak, now, end), best.heat.returned()
-            elif course.over:
-                chains.restart()
-                course, best.heat = course.next(now, end), Heat() if best.heat else None
+            if course.over:
+                course = _next_annealing(best, course, now, end)
             reached, course = course.ahead(now, end)
             chains.anneal([schedule.beta(min(1.0, progress)) for progress in reached])
             best.steps, best.seconds = best.steps + len(reached), time.perf_counter() - begun
@@ -183,8 +171,32 @@ def minimise(
             best.seconds = time.perf_counter() - begun  # no less than `seconds`, which a resumed search has then had
         if file is not None and file.moment is not None:
             file.moment = replace(file.moment, seconds=best.seconds)
+    finally:
+        if file is not None:
+            file.save()
     best.stopped = "steps" if seconds is None else "seconds"
     return best
+
+
+def _checked(energy: Energy, sampler: Sampler, schedule: Schedule | None) -> Schedule:
+    """The schedule, or the usual one; raises `UserError` if energy, sampler and schedule do not fit each other."""
+    if not isinstance(energy.domain, Binary | Spin):
+        raise UserError(f"minimise: the energy lives on {energy.domain}, but must on bits or spins")
+    check_annealed(energy, sampler)
+    if isinstance(inner := getattr(schedule, "schedule", None), Reheated | Resampled):
+        outer, name = type(schedule).__name__, type(inner).__name__
+        raise UserError(f"minimise: the schedule is {outer} of {name}, but chains are either reheated or resampled")
+    return schedule or Geometric(*beta_range(energy))
+
+
+def _next_annealing(best: Minimum, course: Course, now: float, end: float) -> Course:
+    """The annealing after one that is over: from random states, or from the peak if chains have gone back there."""
+    if best.heat and best.heat.returns:
+        course, best.heat = course.reheated(best.heat.peak, now, end), best.heat.returned()
+        return course
+    best.chains.restart()
+    best.heat = Heat() if best.heat else None
+    return course.next(now, end)
 
 
 def _settings(

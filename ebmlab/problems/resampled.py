@@ -50,7 +50,7 @@ class Resampled:
 
 @dataclass(frozen=True)
 class Generation:
-    """A population on its way.
+    """Where a population is on its way from beta = 0.
 
     Attributes:
         family: `(B,)`, the number of the first state that each chain descends from.
@@ -112,7 +112,7 @@ class Resampling:
 
     @property
     def shown(self) -> Generation:
-        """The end of the longest annealing; the present place if it is as far by as many steps."""
+        """The end of the longest annealing so far, or the present place if as many steps have led as far."""
         as_far = self.at.beta > (1 - 1e-6) * self.past.beta
         return self.at if as_far and self.at.steps >= self.past.steps else self.past
 

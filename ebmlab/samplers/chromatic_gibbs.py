@@ -143,7 +143,7 @@ class ChromaticGibbs(Sampler):
 
     @property
     def _ties(self) -> float | None:
-        """What makes the kernel of `sweeps_in_cpp` do as `_sweep`; None if a subclass has a sweep of its own."""
+        """The setting by which sweeps in C++ follow the law of `_sweep`; None if a subclass overrides that."""
         return HEAT_BATH if type(self)._sweep is ChromaticGibbs._sweep else None
 
     @torch.no_grad()
@@ -224,7 +224,7 @@ class ChromaticGibbs(Sampler):
         return coded.unpacked(words, len(x), x.dtype), None if flips is None else flips[: len(x)]
 
     def _report(self, energy: Energy, hops: Tensor) -> Info:
-        """What chains report that move so far in a sweep, `(B,)`."""
+        """The report of chains that have moved this far in a sweep, `(B,)`."""
         return Info(torch.ones_like(hops), hops)
 
     def _swept_in_cpp(

@@ -51,7 +51,7 @@ class Columns:
         return energy.gradient(self._states).T
 
     def next_move(self) -> Tensor:
-        """What is to hold the next move, `(d, B)`."""
+        """The tensor to write the next move into, `(d, B)`."""
         return self._rows[self._waiting]
 
     def move(self) -> None:

@@ -30,7 +30,7 @@ def pairwise(energy: Energy) -> tuple[Ising | ScalarPotts | None, float | Tensor
 
 
 def _times(beta: float | Tensor, inner: Tensor) -> float | Tensor:
-    """The product, where one may hold a number for each chain and the other one for several."""
+    """The product. If one factor has fewer numbers, each of them belongs to several successive chains."""
     if not isinstance(beta, Tensor) or not beta.dim() or not inner.dim():
         return beta * inner
     chains = max(len(beta), len(inner))

@@ -14,14 +14,14 @@ from ebmlab.numerics.noise import wide
 from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.state import Info, State
 
-TOGETHER = 2**17  # numbers that are read at once, about: an operation on fewer takes as long
-MOST = 64  # steps that are read at once
-BYTE = 127  # the largest number of one
-FEW = 16  # numbers of a chain, which fill no vectors: torch adds up several steps as fast
+TOGETHER = 2**17  # about so many numbers are added up by one operation, which takes as long for fewer
+MOST = 64  # steps whose reports are added up at once, at most
+BYTE = 127  # the largest int8
+FEW = 16  # chains of fewer numbers fill no vectors of the kernel: torch adds up several steps as fast
 
 
 def steps_together(size: int) -> int:
-    """How many steps to read at once, if the report of one holds `size` numbers.
+    """How many steps to add up at once, if the report of one holds `size` numbers.
 
     Example:
         >>> steps_together(100), steps_together(2**14), steps_together(10**6)
@@ -33,9 +33,9 @@ def steps_together(size: int) -> int:
 def tallied(domain: Domain, x: Tensor, chain: Iterable[tuple[State, Info]]) -> tuple[Tensor, Info]:
     """The last x of a chain, and the sum of its reports.
 
-    Every operation takes microseconds, however few the numbers. So small reports are kept and read several at once. Of
-    many chains the moves alone are kept, and on a finite domain counted in bytes, which memory gives faster. Where
-    there is a kernel in C++, it adds them up at once.
+    Every operation takes microseconds, however few the numbers. So small reports are kept, and several are added up at
+    once. Of many chains the moves alone are kept. On a finite domain changes are counted in bytes, which take less
+    memory. Where there is a kernel in C++, it adds up each step at once.
 
     Args:
         domain: of the states.
@@ -95,7 +95,7 @@ def _path(domain: Domain, x: Tensor) -> _Changes | _Moves | _InCpp:
 
 
 class _InCpp:
-    """Adds moves up by a kernel, each in one pass over memory."""
+    """Adds up distances or changes by a kernel in C++, in one pass over memory for each step."""
 
     def __init__(self, domain: Domain, sums: Tensor, add: Callable[[Tensor, Tensor], bool]) -> None:
         self._domain, self._add, self._sums, self._others = domain, add, sums, torch.zeros_like(sums)
@@ -134,7 +134,7 @@ class _Changes:
 
 
 class _Moves:
-    """Takes the lengths of the moves of a few steps at once."""
+    """Keeps the moves of a few steps, and computes all their lengths at once."""
 
     def __init__(self, domain: Domain, x: Tensor) -> None:
         self._domain, self._hops, self._waiting = domain, wide(x.new_zeros(len(x))), 0
@@ -168,20 +168,20 @@ class _Sums:
             self._law = wide(law).clone() if self._law is None else self._law.add_(law)
 
     def total(self) -> Info:
-        """The report."""
+        """The sum of all reports."""
         sure = self._sure if self._law is None else Sure(self._law, self._law)() * self._sure
         return Info(self.acceptance + sure, self.hops, evaluations=self.evaluations)
 
 
 def _room(x: Tensor, info: Info) -> int:
-    """How many such reports to keep."""
+    """How many reports like this one to keep before they are added up."""
     accepted, _ = info.later()
     law = accepted.law if isinstance(accepted, Sure) else None
     return steps_together(x.numel() + (0 if law is None else law.numel()))
 
 
 def _read(domain: Domain, reports: Sequence[Info], sums: _Sums) -> None:
-    """Reads several reports at once."""
+    """Adds several reports to the sums."""
     chances: list[Tensor] = []
     laws: list[Tensor] = []
     new: list[Tensor] = []
@@ -214,7 +214,7 @@ def _joined(tensors: list[Tensor]) -> Tensor:
 
 
 def _added(tensors: list[Tensor]) -> Tensor:
-    """Their sum, of half precision in float32."""
+    """The sum of tensors of one shape, in float32 if they have half precision."""
     if len(tensors) == 1:
         return tensors[0]
     return wide(torch.cat(tensors)).view(len(tensors), *tensors[0].shape).sum(0)

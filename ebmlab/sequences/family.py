@@ -126,9 +126,7 @@ def read_family(
     values = letters.encode(texts)
     if gap != "-" and "-" not in letters.letters and letters.gap_value is not None:
         values[letters_of(texts) == ord("-")] = letters.gap_value
-    gaps = _is(values, letters.gap_value)
-    dropped_inserts = sum(map(rows.inserted, rows.texts))
-    columns = np.flatnonzero(gaps.mean(0) <= max_column_gaps)
+    columns = np.flatnonzero(_is(values, letters.gap_value).mean(0) <= max_column_gaps)
     if not len(columns):
         raise UserError(f"{file}: each column has more than {max_column_gaps:.0%} gaps: set max_column_gaps higher")
     values = values[:, columns]
@@ -142,7 +140,7 @@ def read_family(
     dropped = Dropped(
         sequences=len(texts),
         columns=len(texts[0]),
-        inserts=dropped_inserts,
+        inserts=sum(map(rows.inserted, rows.texts)),
         gappy_columns=len(texts[0]) - len(columns),
         unknown=int(is_strange.sum()),
         unknown_as_gaps=int(strange.sum()) if unknown == "gap" else 0,
@@ -150,11 +148,9 @@ def read_family(
     )
     if not len(kept):
         raise UserError(f"{file}: no sequence is left ({dropped}): check alphabet, unknown and max_sequence_gaps")
-    names = [rows.names[i] for i in kept.tolist()]
-    whole = torch.from_numpy(np.ascontiguousarray(values[kept]))
     return Family(
-        whole,
-        names,
+        torch.from_numpy(np.ascontiguousarray(values[kept])),
+        [rows.names[i] for i in kept.tolist()],
         columns=torch.from_numpy(columns),
         alphabet=letters,
         rows=rows,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from helpers_errors import refused
 
 from ebmlab.app.condition import read_condition
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.errors import UserError
 
 FAMILY = Preprocessing((4,), num_classes=5, letters="-ACGU", columns=("1", "2", "4", "6"), width=6)
 WHOLE = Preprocessing((3,), num_classes=5, letters="-ACGU", columns=("1", "2", "3"), width=3)
@@ -53,6 +53,5 @@ def test_numbers_are_names_where_names_are_numbers(
     ],
 )
 def test_what_is_in_no_column_is_refused_in_one_line(form: Preprocessing, condition: str, line: str) -> None:
-    with pytest.raises(UserError, match=f"^--condition: {line}") as error:
+    with refused(f"^--condition: {line}"):
         read_condition(condition, form)
-    assert "\n" not in str(error.value)

@@ -71,7 +71,6 @@ class Own(PeriodicEvaluation):
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:The number of training batches")
-@pytest.mark.filterwarnings("ignore:Attribute .* is an instance of `nn.Module`")
 def test_evaluations_of_ones_own_stand_at_the_number_of_steps_taken(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("{}")
     for epochs, resume in ((1, None), (2, tmp_path / "a.ckpt")):

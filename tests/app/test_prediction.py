@@ -27,8 +27,6 @@ from ebmlab.graphs import adjacency
 from ebmlab.learners import ContrastiveDivergence, FromNoise, RatioMatching
 from ebmlab.samplers import BlockGibbs, Gibbs, GibbsLangevin
 
-pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
-
 
 def read(path: Path) -> np.ndarray:
     with Image.open(path) as picture:

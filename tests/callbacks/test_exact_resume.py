@@ -23,7 +23,6 @@ from ebmlab.learners import ContrastiveDivergence, Learner, ReplayBuffer
 from ebmlab.samplers import BlockGibbs
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
     pytest.mark.filterwarnings("ignore:The dirpath has changed"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers_errors import one_line
 from helpers_family import family_texts, write_family
-from helpers_own_data import one_line
 
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.datamodules import Alignment

@@ -29,7 +29,6 @@ from ebmlab.samplers import GibbsLangevin
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
-    pytest.mark.filterwarnings("ignore:Attribute .* is an instance of `nn.Module`"),
 ]
 
 FRACTIONS = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))

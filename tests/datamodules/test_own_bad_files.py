@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers_own_data import RNG, one_line, save
+from helpers_errors import one_line
+from helpers_own_data import RNG, save
 
 from ebmlab.datamodules import Arrays
 from ebmlab.datamodules.scaling import Form, scaling

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from helpers_own_data import RNG, one_line, save
+from helpers_errors import one_line
+from helpers_own_data import RNG, save
 from torch.utils.data import TensorDataset
 
 from ebmlab.data.batch_checks import check_first_batch

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers_own_data import one_line, save
+from helpers_errors import one_line
+from helpers_own_data import save
 from PIL import Image
 from torch.utils.data import TensorDataset
 

@@ -8,19 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers_errors import one_line
 from PIL import Image, ImageDraw
 
 from ebmlab.datamodules import FromDataset, ImageFolder
-from ebmlab.errors import UserError
 from ebmlab.reading.pictures import files_in, pixels_of, read_picture
-
-
-def one_line(act: object) -> str:
-    assert callable(act)
-    with pytest.raises(UserError) as error:
-        act()
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def write(path: Path, level: int = 200) -> Path:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from helpers_errors import one_line
 from helpers_trainer import quiet_trainer
 
 import ebmlab
@@ -17,7 +17,6 @@ from ebmlab.app.cli import main
 from ebmlab.data.preprocessing import Preprocessing, moments
 from ebmlab.datamodules import Arrays
 from ebmlab.energies import GRBM
-from ebmlab.errors import UserError
 from ebmlab.learners import ContrastiveDivergence, FromNoise
 from ebmlab.reading.number_files import read_numbers
 from ebmlab.reading.tables import read_head, read_table
@@ -27,13 +26,6 @@ from ebmlab.samplers import BlockGibbs
 def table(text: str) -> Path:
     Path("t.csv").write_text(text, encoding="utf-8")
     return Path("t.csv")
-
-
-def one_line(act: Callable[[], Any]) -> str:
-    with pytest.raises(UserError) as error:
-        act()
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ from ebmlab.datamodules import TensorDataModule
 from ebmlab.datamodules.tensor_loader import TensorLoader
 
 # Lightning 2.6 flattens its loaders with a class that newer versions of torch will rename.
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 
 
 def numbers(loader: TensorLoader) -> list[int]:

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from helpers_errors import refused
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -188,9 +189,8 @@ def test_extreme_fields_and_a_single_spin() -> None:
     ],
 )
 def test_errors(make: object, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
+    with refused(message):
         make()  # type: ignore[operator]
-    assert "\n" not in str(error.value)
 
 
 def test_learnt_couplings_stay_symmetric_and_agree_with_given_ones() -> None:

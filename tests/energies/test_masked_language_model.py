@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_data import WORDS, make_bert
+from helpers_errors import refused
 from helpers_finite import bias
 from helpers_tier import cases
 from jsonargparse import ArgumentParser
@@ -168,9 +169,8 @@ def test_user_errors(
             MaskedLanguageModel(TEXT, str(folder), top_k=top_k)
     with pytest.raises(UserError, match="needs its tokenizer"):
         MaskedLanguageModel(TEXT, energy.model)
-    with pytest.raises(UserError, match=r"the masked language model '.*' is neither") as error:
+    with refused(r"the masked language model '.*' is neither"):
         MaskedLanguageModel(TEXT, str(tmp_path))  # an empty folder
-    assert "\n" not in str(error.value)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UserError, match=r"pip install 'ebmlab\[text\]'"):
         MaskedLanguageModel(TEXT, str(folder))

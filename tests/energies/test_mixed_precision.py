@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from helpers_energies import given
 from torch import Tensor
 
 import ebmlab.energies
@@ -22,7 +23,6 @@ from ebmlab.energies import (
     Bridge,
     ByParts,
     CategoricalRBM,
-    Clamped,
     ClampedBipartite,
     Classifier,
     ClassifierMLP,
@@ -75,11 +75,6 @@ def filled(energy: Energy) -> Energy:
     for p in energy.parameters():
         torch.nn.init.normal_(p)
     return energy
-
-
-def given(energy: Energy) -> Clamped:
-    mask = torch.arange(energy.domain.size).view(energy.domain.shape) % 3 == 1
-    return Clamped(energy, energy.domain.random(1)[0], mask=mask)
 
 
 def net_posterior() -> BinaryNetPosterior:

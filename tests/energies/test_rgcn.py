@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from helpers_errors import refused
 from torch import Tensor
 from torch.nn.functional import silu
 
@@ -158,9 +159,8 @@ def test_size_and_defaults() -> None:
     "sizes", [{"num_nodes": 1}, {"num_nodes": 4, "hidden_dim": 0}, {"num_nodes": 4, "num_layers": 0}]
 )
 def test_bad_sizes(sizes: dict[str, int]) -> None:
-    with pytest.raises(UserError, match=r"RGCN: num_nodes is .* at least 2") as error:
+    with refused(r"RGCN: num_nodes is .* at least 2"):
         RGCN(**sizes)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("shape", [(2, 9), (6,), (2, 4, 4)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from helpers_errors import refused
 from sklearn.neighbors import NearestNeighbors
 from torchmetrics.functional.classification import multiclass_calibration_error
 from torchmetrics.image.kid import poly_mmd
@@ -182,9 +183,8 @@ def test_nan_is_never_masked(function):
 @pytest.mark.parametrize("function", [*TWO_SETS, kernel_distance])
 def test_sets_that_do_not_fit_are_one_line(function):
     for x, y in (((5, 3), (5, 2)), ((0, 3), (5, 3)), ((5,), (5,)), ((5, 0), (5, 0))):
-        with pytest.raises(UserError, match="compares two sets") as error:
+        with refused("compares two sets"):
             function(torch.zeros(x), torch.zeros(y))
-        assert "\n" not in str(error.value)
 
 
 def test_bad_arguments_are_one_line():

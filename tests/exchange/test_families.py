@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers_errors import refused
 
 from ebmlab.energies import Potts
 from ebmlab.errors import UserError
@@ -143,9 +144,8 @@ def test_pydca_in_memory_counts_from_0() -> None:
     ],
 )
 def test_bad_files_of_pydca(couplings: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message) as error:
+    with refused(message):
         read(pydca(tmp_path, couplings))
-    assert "\n" not in str(error.value)
 
 
 def test_one_file_of_pydca_alone_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from ebmlab.samplers import DMALA, Tempered
 from ebmlab.samplers.tuners import TargetAcceptance
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:The dirpath has changed"),
 ]

@@ -17,9 +17,7 @@ from ebmlab.learners import ContrastiveDivergence, FromData, FromNoise, Start
 from ebmlab.samplers import DMALA, ULA, BlockGibbs, GibbsLangevin, Info, Langevin, Sampler, State
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning"),  # Lightning's own, on new torch
 ]
 
 

@@ -22,10 +22,7 @@ from ebmlab.errors import UserError
 from ebmlab.learners import AdaptiveDMALA, ContrastiveDivergence, FromData, PersistentACS, ReplayBuffer
 from ebmlab.samplers import DMALA, GWG, AnyScale, Bfloat16Proposals, BlockGibbs, Gibbs, GibbsLangevin, Sampler
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
-    pytest.mark.filterwarnings("ignore:The dirpath has changed"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:The dirpath has changed")
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 
 

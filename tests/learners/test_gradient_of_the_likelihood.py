@@ -14,9 +14,7 @@ from ebmlab.learners import FromData
 from ebmlab.samplers import MALA, ULA, BlockGibbs, GibbsLangevin, Sampler
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning"),  # Lightning's own, on new torch
 ]
 
 

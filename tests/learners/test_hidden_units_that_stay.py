@@ -16,7 +16,6 @@ from ebmlab.learners.one_pass import in_one_pass
 from ebmlab.samplers import BlockGibbs
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
 ]

@@ -24,12 +24,10 @@ from ebmlab.samplers import MALA, ULA, Gibbs
 from ebmlab.testing import assert_gradient
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
     pytest.mark.filterwarnings("ignore:The dirpath has changed"),
     pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`"),
-    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning"),  # Lightning's own, on new torch
 ]
 
 

@@ -25,7 +25,6 @@ from ebmlab.samplers import DMALA, BlockGibbs, Gibbs
 from ebmlab.sklearn import EBM
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),

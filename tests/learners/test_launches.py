@@ -33,10 +33,7 @@ from ebmlab.learners.one_pass import in_one_pass
 from ebmlab.learners.perturbations import minus_flipped
 from ebmlab.samplers import DMALA, Bfloat16Proposals, BlockGibbs, DiscreteHAMS, GibbsLangevin, Sampler
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
-    pytest.mark.filterwarnings("ignore:The dirpath has changed"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:The dirpath has changed")
 
 
 def trained(learner: ContrastiveDivergence, batches: list[Any], weights: Tensor | None = None) -> list[Tensor]:

@@ -27,12 +27,10 @@ from ebmlab.learners import (
 from ebmlab.samplers import MALA
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
     pytest.mark.filterwarnings("ignore:The dirpath has changed"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
-    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning"),  # Lightning's own, on new torch
 ]
 LEARNERS: dict[str, Callable[[RealMLP], Learner]] = {
     "exact": lambda energy: ScoreMatching(energy, form="exact"),

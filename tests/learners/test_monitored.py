@@ -19,7 +19,6 @@ from ebmlab.energies import RBM
 from ebmlab.learners import ContrastiveDivergence, Learner, RatioMatching
 from ebmlab.samplers import BlockGibbs
 
-pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
 SCORES = {"train/energy_gap": ContrastiveDivergence, "train/loss": RatioMatching}
 
 

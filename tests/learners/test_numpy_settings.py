@@ -23,7 +23,6 @@ from ebmlab.learners import ContrastiveDivergence, Learner, ReplayBuffer
 from ebmlab.samplers import DMALA, BlockGibbs, Gibbs
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore::pytorch_lightning.utilities.warnings.PossibleUserWarning"),
 ]

@@ -20,7 +20,6 @@ from ebmlab.samplers import DMALA, DULA, Sampler
 from ebmlab.samplers.tuners import ACSTuner
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:The dirpath has changed"),
 ]

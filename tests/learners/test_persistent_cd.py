@@ -12,7 +12,6 @@ from ebmlab.evaluation import exact_samples
 from ebmlab.learners import ContrastiveDivergence, ReplayBuffer
 from ebmlab.samplers import DMALA, GWG, BlockGibbs, Gibbs, Info, Sampler, State
 
-pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
 BATCHES, CHAINS = 40, 400
 
 

@@ -32,7 +32,6 @@ from ebmlab.learners.objectives import LIMIT, Bounded, Exponential
 from ebmlab.samplers import GWG, BlockGibbs
 
 pytestmark = [  # Lightning advises against saving modules as hyper-parameters; the learner does so on purpose
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
 ]
 FORMS = ["bounded", "exponential"]

@@ -26,7 +26,6 @@ from ebmlab.lightning.schedules import planned_steps
 from ebmlab.samplers import DMALA, BlockGibbs
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`"),
 ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
+from helpers_native import replace
 from helpers_tier import cases
 from torch import Tensor
 
@@ -20,14 +20,8 @@ from ebmlab.samplers.by_chain import Moved, Sure
 from ebmlab.samplers.columns import Columns
 from ebmlab.samplers.state import Info, State
 
+pytestmark = pytest.mark.usefixtures("sampling")
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
-
-
-@pytest.fixture(autouse=True)
-def sampling() -> Iterator[None]:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
 
 
 def adding(sums: Tensor) -> Moves:
@@ -171,12 +165,6 @@ MUTANTS = {
 @cases(("old", "new"), MUTANTS, fast=("half of the changes",))
 def test_mutants_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str, new: str) -> None:
     """By the check before the first use."""
-    source = Path(moves.__file__).with_suffix(".cpp")
-    assert source.read_text().count(old) == 1
-    for header in source.parent.glob("*.hpp"):
-        (tmp_path / header.name).write_text(header.read_text())
-    (tmp_path / source.name).write_text(source.read_text().replace(old, new))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    assert library.compiled(tmp_path / source.name) is not None
-    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    replace(old, new, tmp_path, monkeypatch, file="moves.cpp")
+    assert library.compiled(library.FOLDER / "moves.cpp") is not None
     assert kernel.__wrapped__() is None

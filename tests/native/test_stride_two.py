@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from helpers_native import replace
 from helpers_tier import cases
 from torch import Tensor
 
 from ebmlab.energies import Energy, ResNet
 from ebmlab.energies.resnet import patches
 from ebmlab.energies.resnet.patches import Kernels, Patches, PatchesInCpp, fastest
-from ebmlab.native import library, stride_two
+from ebmlab.native import library
 from ebmlab.native.stride_two import StrideTwo, kernel
 
+pytestmark = pytest.mark.usefixtures("sampling")
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 SIZES = [(1, 1), (2, 3), (5, 4), (9, 28), (28, 28), (33, 7)]
-
-
-@pytest.fixture(autouse=True)
-def sampling() -> Iterator[None]:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
 
 
 def compiled() -> StrideTwo:
@@ -218,13 +213,6 @@ MUTANTS = {
 @cases(("old", "new"), MUTANTS, fast=("a kind for all rows", "a sum that is overwritten"))
 def test_mutants_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str, new: str) -> None:
     """By the check before the first use; the right text passes the same test."""
-    source = Path(stride_two.__file__).with_suffix(".cpp")
-    assert source.read_text().count(old) == 1
-    for header in source.parent.glob("*.hpp"):
-        (tmp_path / header.name).write_text(header.read_text())
-    (tmp_path / source.name).write_text(source.read_text().replace(old, new))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    changed = library.compiled(tmp_path / source.name)
-    assert changed is not None
-    monkeypatch.setattr(library, "FOLDER", tmp_path)
+    replace(old, new, tmp_path, monkeypatch, file="stride_two.cpp")
+    assert library.compiled(library.FOLDER / "stride_two.cpp") is not None
     assert kernel.__wrapped__() is None

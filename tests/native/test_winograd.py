@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from helpers_native import replace, unchecked
 from helpers_tier import cases
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, silu
@@ -19,15 +20,9 @@ from ebmlab.energies.resnet.layers import Layers, WinogradLayers, fastest
 from ebmlab.native import winograd as module
 from ebmlab.native.winograd import Winograd, kernel, pays, winograd
 
+pytestmark = pytest.mark.usefixtures("sampling")
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="needs a C++ compiler, Linux, and AVX2 or AVX-512")
 SIZES = [(1, 1), (2, 3), (4, 4), (5, 9), (7, 7), (14, 14), (13, 6), (28, 28)]
-
-
-@pytest.fixture(autouse=True)
-def sampling() -> Iterator[None]:
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
 
 
 def compiled() -> Winograd:
@@ -319,12 +314,7 @@ MUTANTS = {
 @cases(("old", "new"), MUTANTS, fast=("a sign of G", "tiles of another row"))
 def test_mutants_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old: str, new: str) -> None:
     """By the check before the first use; the right text passes the same test."""
-    source = Path(module.__file__).with_suffix(".cpp")
-    assert source.read_text().count(old) == 1
-    (tmp_path / source.name).write_text(source.read_text().replace(old, new))
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    library = module.compiled(tmp_path / source.name)
-    assert library is not None
-    assert worst(Winograd(library), [(5, 9), (7, 7)]) > 1e-2
-    monkeypatch.setattr(module, "compiled", lambda _: library)
+    right = compiled()._library
+    replace(old, new, tmp_path, monkeypatch, file="winograd.cpp")
+    assert worst(Winograd(unchecked("winograd", right)), [(5, 9), (7, 7)]) > 1e-2
     assert kernel.__wrapped__() is None

@@ -9,6 +9,7 @@ import pytest
 import torch
 from helpers_batch import alone_and_together
 from helpers_blocks import Table
+from helpers_errors import refused
 from helpers_finite import (
     DOMAINS,
     MOSTLY_CUBIC,
@@ -26,7 +27,6 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Finite, Ordinal, Real, Spin
 from ebmlab.energies import Energy, Ising
-from ebmlab.errors import UserError
 from ebmlab.graphs import Edges
 from ebmlab.samplers.any_scale import VARIANTS, AnyScale, propose
 from ebmlab.samplers.dmala import DMALA
@@ -315,9 +315,8 @@ W4, D4 = indefinite(4), diagonal_trace(indefinite(4))
     ],
 )
 def test_errors_say_what_would_be_right(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
+    with refused(message):
         make()
-    assert "\n" not in str(error.value)
 
 
 def graph(d: int, seed: int = 0) -> Tensor:

@@ -35,10 +35,7 @@ from ebmlab.samplers import (
 )
 from ebmlab.testing import ExactLaw, transition_matrix
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`"),
-    pytest.mark.filterwarnings("ignore:The dirpath has changed"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:The dirpath has changed")
 PASS, FAIL = 1e-4, 1e-12
 KERNELS = [DMALA(0.5), GWG(), PathAuxiliary(2), AnyScale("first", 0.5), DLMC(0.3), RegularisedLangevin(1.5)]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)

@@ -7,6 +7,7 @@ from functools import reduce
 import pytest
 import torch
 from helpers_blocks import Table, block_matrix
+from helpers_errors import refused
 from helpers_finite import Exact, Target, convergence_distance, invariance_p
 from helpers_grbm import FAIL, PASS
 from helpers_mutants import mutant
@@ -191,9 +192,8 @@ def test_mutants_are_caught(graph: Graph, old: str, new: str) -> None:
 def test_check_names_what_is_wrong() -> None:
     ChromaticGibbs().check(Pairwise(*GRAPHS["cycle of bits"]))
     target = Table(Target(Spin(4), "cubic"))
-    with pytest.raises(UserError, match=r"ChromaticGibbs .* \(Ising or Potts\), but Table has no colours") as error:
+    with refused(r"ChromaticGibbs .* \(Ising or Potts\), but Table has no colours"):
         ChromaticGibbs().check(target)
-    assert "\n" not in str(error.value)
     target.domain = Real(4)
     with pytest.raises(UserError, match=r"ChromaticGibbs samples Binary or Spin or .* Real\(4\)"):
         ChromaticGibbs().check(target)

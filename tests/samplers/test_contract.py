@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_batch import alone_and_together, repeats_itself
+from helpers_errors import refused
 from helpers_grbm import Banana, last_state, make_grbm
 from torch import Tensor
 
@@ -253,9 +254,8 @@ class BinaryToy(Bipartite, Toy):
     ],
 )
 def test_check_names_what_does_not_fit(sampler: Sampler, energy: Energy, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
+    with refused(message):
         sampler.check(energy)
-    assert "\n" not in str(error.value)
     with pytest.raises(UserError):
         sampler.sample(energy, torch.zeros(1, 2), 1)
 

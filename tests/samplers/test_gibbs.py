@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from helpers_blocks import Sum, Table, block_bias, block_matrix
+from helpers_errors import refused
 from helpers_finite import (
     DOMAINS,
     MOSTLY_CUBIC,
@@ -23,7 +24,6 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
 from ebmlab.samplers import blocks as module
 from ebmlab.samplers.blocks import place, random_block, redraw
 from ebmlab.samplers.gibbs import Gibbs
@@ -250,7 +250,6 @@ def test_mutants_on_domains_of_two_values_are_caught(name: str, old: str, new: s
     ],
 )
 def test_errors_name_what_is_wrong(make: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
+    with refused(message):
         make()
-    assert "\n" not in str(error.value)
     Gibbs(17).check(Target(Binary(16), "quadratic"))

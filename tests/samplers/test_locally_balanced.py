@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from helpers_blocks import Sum, Table
+from helpers_errors import refused
 from helpers_finite import (
     DOMAINS,
     MOSTLY_CUBIC,
@@ -24,7 +25,6 @@ from torch import Tensor
 
 from ebmlab.domains import Binary, Categorical, Finite, Ordinal, Real, Spin
 from ebmlab.energies import Energy
-from ebmlab.errors import UserError
 from ebmlab.samplers import MetropolisSampler
 from ebmlab.samplers.locally_balanced import LocallyBalanced
 
@@ -218,9 +218,8 @@ def test_no_reverse_term_is_caught() -> None:
     ],
 )
 def test_errors_name_what_is_wrong(make: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message) as error:
+    with refused(message):
         make()
-    assert "\n" not in str(error.value)
 
 
 def test_of_structured_energies_only_flip_differences_are_used() -> None:

@@ -66,7 +66,7 @@ def test_what_is_made_again_has_the_same_numbers(tuned: Callable[[], Sampler]) -
         torch.testing.assert_close(now, then, msg=name)
 
 
-@pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`", "ignore:.*val_dataloader.*")
+@pytest.mark.filterwarnings("ignore:.*val_dataloader.*")
 @pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def test_a_checkpoint_has_the_tuned_sampler(tmp_path: Path) -> None:
     sampler = target_acceptance()

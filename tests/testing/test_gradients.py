@@ -16,8 +16,6 @@ from ebmlab.learners import ContrastiveDivergence, FromNoise
 from ebmlab.samplers import Gibbs
 from ebmlab.testing import Rugged, assert_gradient
 
-pytestmark = pytest.mark.filterwarnings("ignore:Attribute '.*' is an instance of `nn.Module`")
-
 
 class Ratios:
     """A learner without Lightning: pseudo-likelihood, or a wrong form of it."""
