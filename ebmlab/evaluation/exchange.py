@@ -56,7 +56,8 @@ def exchange_log_z(
         sampler: its kernel moves the replicas, its stages are those of the path. Without stages the path consists of
             the rungs alone: parallel tempering from the energy to the base law.
         base: law with known log Z.
-        x: states at least as likely as data, `(n, *event)`; n of at least 2.
+        x: states at least as likely as data, `(n, *event)`; n of at least 2. Random ones tell the estimate nothing:
+            both starts then agree, and chains that do not move look trusted.
         num_steps: of each chain.
         num_rungs: temperatures between the earliest stage and the base law, the latter included.
         schedule: of the rungs: `linear`, or `adaptive`, which takes temperatures at which neighbours swap about equally
@@ -68,11 +69,12 @@ def exchange_log_z(
 
     Example:
         >>> from ebmlab.energies import Ising, reference
-        >>> from ebmlab.evaluation import exact_log_z
+        >>> from ebmlab.evaluation import exact_log_z, exact_samples
         >>> from ebmlab.samplers import Gibbs
         >>> late, early = Ising.lattice(3, 0.4), Ising.lattice(3, 0.2)
         >>> sampler = TrajectoryTempered(Gibbs(), [early])
-        >>> result = exchange_log_z(late, sampler, base=reference(late.domain), x=late.random(50), num_steps=40)
+        >>> x, base = exact_samples(late, 50), reference(late.domain)
+        >>> result = exchange_log_z(late, sampler, base=base, x=x, num_steps=40)
         >>> abs(result.log_z - float(exact_log_z(late))) < 0.3
         True
     """
