@@ -71,7 +71,14 @@ class Space:
 
     def first_options(self) -> list[str]:
         """Options of `fit` with some value of each parameter, to try whether `fit` takes them."""
-        return [option(n, ways[0] if isinstance(ways, list) else ways["low"]) for n, ways in self.parameters.items()]
+        return [option(name, _some(ways)) for name, ways in self.parameters.items()]
+
+
+def _some(ways: Any) -> Any:
+    """A choice, or a number within the range, which is whole only if all are."""
+    if isinstance(ways, list):
+        return ways[0]
+    return ways["low"] + (0 if ways.get("integer") else (ways["high"] - ways["low"]) / math.e)
 
 
 def option(name: str, value: Any) -> str:

@@ -88,7 +88,8 @@ def stop_again(trainer: pl.Trainer) -> None:
 def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, owner: str) -> None:
     """Makes all that monitors scores of these names skip the epochs without an evaluation.
 
-    A `ModelCheckpoint` compares only new scores, and a `ReduceLROnPlateau` looks at every `every`-th epoch.
+    A `ModelCheckpoint` compares only new scores, at the end of an epoch, whether or not the run has validated then. A
+    `ReduceLROnPlateau` looks at every `every`-th epoch.
 
     Args:
         trainer: whose callbacks and schedules are meant.
@@ -108,6 +109,7 @@ def watch(trainer: pl.Trainer, names: Collection[str], every: int, stale: Skip, 
             _check_patience(name, every, owner)
         if isinstance(callback, ModelCheckpoint):
             skip_where(callback, stale)
+            callback._save_on_train_epoch_end = True  # the end of a validation comes before that of the evaluation
     for config in trainer.lr_scheduler_configs:
         if config.reduce_on_plateau and config.monitor in names and config.interval == "epoch":
             config.frequency = every * -(-config.frequency // every)

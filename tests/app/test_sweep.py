@@ -326,6 +326,14 @@ def test_what_is_wrong_is_said_in_one_line_before_anything_runs(
     assert not Path("runs/exp").exists()
 
 
+def test_a_range_is_tried_out_by_a_value_that_a_trial_may_have(tmp_path: Path) -> None:
+    """Its ends may be whole where few of its numbers are: a setting that takes whole numbers refuses the others."""
+    path = tmp_path / "space.yaml"
+    path.write_text("objective: fid/x\nspace: {a: {low: 10, high: 60}, b: {low: 10, high: 60, integer: true}, c: [7]}")
+    real, whole, choice = (float(option.partition("=")[2]) for option in read_space(path).first_options())
+    assert 10 < real < 60 and not real.is_integer() and whole == 10 and choice == 7
+
+
 def test_the_objective_says_the_direction(tmp_path: Path) -> None:
     path = tmp_path / "space.yaml"
     for objective, direction, callback in (

@@ -117,6 +117,18 @@ def test_a_resumed_run_does_not_repeat_evaluations_and_keeps_their_metrics(setup
     assert found == [8] and monitor.best_model_score is None, "the score of step 8 is known, and is not that of step 12"
 
 
+@pytest.mark.parametrize("period", [{}, {"save_on_train_epoch_end": False}, {"every_n_train_steps": 4}])
+@pytest.mark.parametrize("validation", [1, 2, 10])
+def test_the_best_of_a_score_is_kept_however_rarely_a_run_validates(setup, squares, tmp_path, period, validation):
+    """Validation comes before the evaluation at the end of an epoch; the smallest step is the first evaluated."""
+    best = ModelCheckpoint(tmp_path, monitor="test/step", filename="best", **period)
+    settings = {"max_epochs": 4, "limit_val_batches": 1, "check_val_every_n_epoch": validation}
+    learner, trainer = setup([RunState(), Record(every_n_epochs=2), best], enable_checkpointing=True, **settings)
+    trainer.fit(learner, datamodule=squares)
+    kept = torch.load(best.best_model_path, weights_only=True)
+    assert best.best_model_score == kept["global_step"] == 8
+
+
 def test_a_run_killed_in_its_last_evaluation_catches_up_on_it(setup, squares, tmp_path):
     killed, caught_up = Record(every_n_epochs=9, at_start=False), Record(every_n_epochs=9, at_start=False)
     killed.evaluate = lambda *_: 1 / 0
