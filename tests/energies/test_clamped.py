@@ -33,6 +33,7 @@ from ebmlab.energies import (
     Sum,
     tempered,
 )
+from ebmlab.errors import UserError
 from ebmlab.evaluation import ais, exact_log_z, exact_mean
 from ebmlab.samplers import DMALA, DULA, GWG, MALA, BlockGibbs, ChromaticGibbs, Gibbs, Sampler
 from ebmlab.studies.targets import BinaryNetPosterior
