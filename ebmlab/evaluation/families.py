@@ -100,7 +100,7 @@ def compare_families(
     sites = torch.stack([w @ x, v @ y], 1)
     values, drawn = data.argmax(-1).cpu(), samples.argmax(-1).cpu()
     centre = w @ x
-    _, _, directions = torch.svd_lowrank((x - centre) * w.sqrt().unsqueeze(1), q=min(6, *x.shape), niter=4)
+    _, _, directions = torch.svd_lowrank((x - centre) * w.sqrt().unsqueeze(1), q=min(12, *x.shape), niter=4)
     directions = directions[:, :2]
     return FamilyComparison(
         sites=sites,
