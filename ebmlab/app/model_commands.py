@@ -79,9 +79,10 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     energies: dict[str, Tensor] = {}
     trusted: Tensor | None = None
     for name in options.files:
-        samples, chains = _accepted(model, name, options, drop=True)
+        samples, chains = _read(model, name, options, drop=True)
         x = samples.x
-        found = model.energy(x).double()
+        with explained(f"{name}: {WHY}", UserError):
+            found = model.energy(x).double()
         columns = {"energy": found}
         line = f"{name}: {how_many(len(x), 'sample')}, mean energy {found.mean():.6g}{mixing(found, chains)}"
         if options.log_likelihood:
@@ -116,10 +117,10 @@ def _score(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
     return [output, picture]
 
 
-def _accepted(
+def _read(
     model: TrainedModel, name: str, options: Namespace, drop: bool = False
 ) -> tuple[Samples, tuple[int, int] | None]:
-    """The samples of a file or folder, which the model must accept.
+    """The samples of a file or folder.
 
     Chains `(num_steps, num_chains, *shape)` become samples; their numbers of steps and chains are returned, too.
     """
@@ -128,13 +129,15 @@ def _accepted(
     if x.dim() == 2 + len(model.shape) and tuple(x.shape[2:]) == tuple(model.shape):
         chains, x = (x.shape[0], x.shape[1]), x.flatten(0, 1)
         found = Samples(x, [*found.files[:1]] * len(x), numbers=range(len(x)))
-    with explained(f"{name}: {WHY}", UserError):
-        model.states(x)
     return found, chains
 
 
 def _features(model: TrainedModel, options: Namespace, output: Path) -> list[Path]:
-    parts = [_accepted(model, name, options)[0].x for name in options.files]
+    found: list[Tensor] = []
+    for name in options.files:
+        x = _read(model, name, options)[0].x
+        with explained(f"{name}: {WHY}", UserError):
+            found.append(model.features(x))
     with together(output) as (path,):
-        write_values(torch.cat([model.features(x) for x in parts]), path, output.suffix)
+        write_values(torch.cat(found), path, output.suffix)
     return [output]

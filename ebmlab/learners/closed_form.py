@@ -21,7 +21,7 @@ def independent_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseud
     Args: as in `mean_field_`.
     """
     require_inside("independent_", "(0, 1)", pseudo_count=pseudo_count)
-    mean = (1 - pseudo_count) * mean_of(x.double(), weights)
+    mean = (1 - pseudo_count) * mean_of(x, weights, dtype=torch.float64)
     if isinstance(energy, Potts):
         energy.coupling.zero_()
         energy.field.copy_((mean + pseudo_count / energy.field.shape[1]).log())
@@ -79,7 +79,7 @@ def tap_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count:
 def _potts(energy: Potts, x: Tensor, weights: Tensor | None, pseudo_count: float) -> None:
     (d, q), (i, j) = energy.field.shape, energy.pairs.T
     require_inside("mean_field_", "(0, 1)", pseudo_count=pseudo_count)
-    one, two = moments(x.double(), weights, pseudo_count)
+    one, two = moments(x, weights, pseudo_count, dtype=torch.float64)
     kept = torch.arange(d * q, device=one.device).view(d, q)[:, :-1].flatten()
     covariance = (two - torch.outer(one, one))[kept][:, kept]
     coupling = one.new_zeros(d, d, q, q)
@@ -108,7 +108,7 @@ def _moments_of_spins(
     """The energy, the data's means `(d,)`, and the inverse of their covariance `(d, d)`."""
     energy = _spins(name, energy)
     require_inside(name, "(0, 1)", pseudo_count=pseudo_count)
-    mean, two = moments(x.double(), weights, pseudo_count)
+    mean, two = moments(x, weights, pseudo_count, dtype=torch.float64)
     return energy, mean, _inverse(two - torch.outer(mean, mean))
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 from torch import Tensor
+
+AT_ONCE = 2**12  # rows that are converted at a time
 
 
 def as_floats(x: Tensor) -> Tensor:
@@ -11,12 +15,17 @@ def as_floats(x: Tensor) -> Tensor:
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
 
-def mean_of(x: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean over the first axis of x `(N, ...)`, by weights `(N,)`; all count alike when None."""
+def mean_of(x: Tensor, weights: Tensor | None, *, dtype: torch.dtype | None = None) -> Tensor:
+    """The mean over the first axis of x `(N, ...)`, by weights `(N,)`; all count alike when None.
+
+    It is summed up in `dtype`, by default in that of x, without a copy of x.
+    """
     x = as_floats(x)
     if weights is None:
-        return x.mean(0)
-    return ((weights / weights.sum()).to(x) @ x.flatten(1)).view(x.shape[1:])
+        return x.mean(0, dtype=dtype)
+    shares = torch.split((weights / weights.sum()).to(x.device, dtype or x.dtype), AT_ONCE)
+    parts = zip(shares, torch.split(x.flatten(1), AT_ONCE), strict=True)
+    return reduce(torch.add, (share @ part.to(share) for share, part in parts)).view(x.shape[1:])
 
 
 def moments_of(rows: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

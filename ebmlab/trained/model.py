@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +88,13 @@ class TrainedModel:
         Raises:
             UserError: raw data have another shape, are not finite, or become no states of the energy's domain.
         """
-        return self._states(raw)[0]
+        return self._converted(self._checked(raw)[0])
 
     @torch.no_grad()
     def energy(self, raw: Numbers) -> Any:
         """E of each event, `(N,)`; low energy is likely."""
-        x, back = self._states(raw)
-        return back(self._energies(x))
+        numbers, back = self._checked(raw)
+        return back(torch.cat([self._energy(x) for x in self._batches(numbers)]))
 
     def log_likelihood(
         self, raw: Numbers, num_chains: int = 200, *, num_temperatures: int = 2000, fresh: bool = False
@@ -114,9 +114,10 @@ class TrainedModel:
             num_temperatures: temperatures of each chain.
             fresh: compute log Z anew even if it is known.
         """
-        x, back = self._states(raw)
+        numbers, back = self._checked(raw)
+        x = self._converted(numbers)
         with torch.no_grad():
-            energies = self._energies(x)
+            energies = torch.cat([self._energy(part) for part in torch.split(x, BATCH)])
         samplers = samplers_of(self.learner.sampler, self._energy.domain)
         found = kept_log_z(self._energy, samplers, x, self.path, num_chains, num_temperatures, fresh)
         domain = self._energy.domain
@@ -129,8 +130,8 @@ class TrainedModel:
         It is taken in the raw numbers if these are real. On a finite domain it is the gradient in the states, `(N,
         *event)`. The energy is then extended to real numbers.
         """
-        x, back = self._states(raw)
-        grad = -torch.cat([self._energy.value_and_grad(part)[1] for part in torch.split(x, BATCH)])
+        numbers, back = self._checked(raw)
+        grad = -torch.cat([self._energy.value_and_grad(x)[1] for x in self._batches(numbers)])
         given = self.preprocessing
         grad = grad.view(-1, *given.event_shape)
         if not isinstance(self._energy.domain, Real) or given.binarize or given.num_classes:
@@ -162,8 +163,8 @@ class TrainedModel:
         energy = self._energy
         if not isinstance(energy, Bipartite):
             raise UserError(f"{type(energy).__name__} has no hidden units to take features from: train an RBM or GRBM")
-        x, back = self._states(raw)
-        return back(energy.units.mean(torch.cat([energy.hidden_given_visible(part) for part in torch.split(x, BATCH)])))
+        numbers, back = self._checked(raw)
+        return back(energy.units.mean(torch.cat([energy.hidden_given_visible(x) for x in self._batches(numbers)])))
 
     @torch.no_grad()
     def complete(
@@ -230,7 +231,7 @@ class TrainedModel:
     def _clamped(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
         """Events and the mask as `Clamped` takes them."""
         numbers, is_given = self._given(raw, mask)
-        x, _ = self._states(numbers.masked_fill(~is_given, 0), check=False, seen=numbers)
+        x = self._converted(self._checked(numbers.masked_fill(~is_given, 0), seen=numbers)[0], check=False)
         coordinates, classes = self._mask(mask), self.preprocessing.classes
         return x, mixed.to_entries(coordinates, classes) if classes else coordinates
 
@@ -271,21 +272,33 @@ class TrainedModel:
     def _energy(self) -> Energy:
         return self.learner.energy
 
-    def _energies(self, x: Tensor) -> Tensor:
-        return torch.cat([self._energy(part) for part in torch.split(x, BATCH)])
-
-    def _states(self, raw: Numbers, check: bool = True, seen: Tensor | None = None) -> tuple[Tensor, Back]:
+    def _checked(self, raw: Numbers, seen: Tensor | None = None) -> tuple[Tensor, Back]:
+        """Raw numbers `(N, *shape)` in the units of the training data, and what makes results arrays as they were."""
         check_names(raw, self.preprocessing.columns)
         numbers, back = as_tensor(raw)
         numbers = self.preprocessing.shaped(numbers)
         check_finite(numbers)
         check_scale(numbers, self.preprocessing, seen)
+        if len(numbers) == 0:
+            raise UserError("raw holds no events")
+        return numbers, back
+
+    def _converted(self, numbers: Tensor, check: bool = True) -> Tensor:
+        """Raw numbers as states, `(N, *event)`."""
         energy = self._energy
         x = self.preprocessing.to_states(numbers).to(energy.device, energy.dtype)
         x = x.reshape(len(x), *energy.domain.event_shape)
-        if len(x) == 0:
-            raise UserError("raw holds no events")
         if check:
             with explained(f"raw data become no states of {type(energy).__name__}: {WHY}", UserError):
                 energy.domain.validate(x)
-        return x, back
+        return x
+
+    def _batches(self, numbers: Tensor) -> Iterator[Tensor]:
+        """States a batch at a time: one-hot vectors of all sequences of a family take gigabytes."""
+        for part in torch.split(numbers, BATCH):
+            try:
+                x = self._converted(part)
+            except UserError:
+                self._converted(numbers)  # counts events from the first one
+                raise
+            yield x

@@ -77,14 +77,18 @@ class Moments(NamedTuple):
                 yield part.addr_(self.one[first : first + q], self.one[first + q :], alpha=-1)
 
 
-def half_moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0) -> Moments:
+def half_moments(
+    x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0, *, dtype: torch.dtype | None = None
+) -> Moments:
     """`moments`, in half of the memory."""
-    found = Moments.zero(tuple(x.shape[1:]), x[:0])
+    found = Moments.zero(tuple(x.shape[1:]), x[:0].to(dtype or x.dtype))
     found.add(x, 1 / len(x) if weights is None else weights / weights.sum())
     return found.mix_(pseudo_count) if pseudo_count else found
 
 
-def moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0) -> tuple[Tensor, Tensor]:
+def moments(
+    x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0, *, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
     """The weighted mean f_i(a) and the weighted mean f_ij(a, b) of products, of one-hot states or of spins.
 
     A pseudo-count of lambda mixes in the uniform law: (1 - lambda) f + lambda u (Morcos et al. 2011, Eq. S1 and S2).
@@ -94,11 +98,12 @@ def moments(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.0)
         x: one-hot states `(N, d, q)`, or numbers `(N, d)` on a Spin domain.
         weights: `(N,)`; all alike when None. They need not be normalised.
         pseudo_count: lambda, from 0 to 1.
+        dtype: of the sums; by default that of x.
 
     Returns:
         `(d q,)` and `(d q, d q)`, or `(d,)` and `(d, d)`; a site with itself included.
     """
-    one, two, _ = half_moments(x, weights, pseudo_count)
+    one, two, _ = half_moments(x, weights, pseudo_count, dtype=dtype)
     return one, two.full()
 
 
