@@ -22,7 +22,7 @@ from ebmlab.samplers.draws import Draws
 from ebmlab.settings import require_count
 from ebmlab.trained.hardly_moved import hardly_moved
 from ebmlab.trained.likelihood import LogLikelihood, kept_log_z
-from ebmlab.trained.numbers import Back, Numbers, as_mask, as_tensor, check_finite, check_names, check_scale
+from ebmlab.trained.numbers import Numbers, as_mask, as_tensor, check_names, checked
 from ebmlab.trained.record import Record
 from ebmlab.trained.substitutes import another_sampler, conditional_sampler, samplers_of
 
@@ -88,12 +88,12 @@ class TrainedModel:
         Raises:
             UserError: raw data have another shape, are not finite, or become no states of the energy's domain.
         """
-        return self._converted(self._checked(raw)[0])
+        return self._converted(checked(raw, self.preprocessing)[0])
 
     @torch.no_grad()
     def energy(self, raw: Numbers) -> Any:
         """E of each event, `(N,)`; low energy is likely."""
-        numbers, back = self._checked(raw)
+        numbers, back = checked(raw, self.preprocessing)
         return back(torch.cat([self._energy(x) for x in self._batches(numbers)]))
 
     def log_likelihood(
@@ -114,7 +114,7 @@ class TrainedModel:
             num_temperatures: temperatures of each chain.
             fresh: compute log Z anew even if it is known.
         """
-        numbers, back = self._checked(raw)
+        numbers, back = checked(raw, self.preprocessing)
         x = self._converted(numbers)
         with torch.no_grad():
             energies = torch.cat([self._energy(part) for part in torch.split(x, BATCH)])
@@ -130,7 +130,7 @@ class TrainedModel:
         It is taken in the raw numbers if these are real. On a finite domain it is the gradient in the states, `(N,
         *event)`. The energy is then extended to real numbers.
         """
-        numbers, back = self._checked(raw)
+        numbers, back = checked(raw, self.preprocessing)
         grad = -torch.cat([self._energy.value_and_grad(x)[1] for x in self._batches(numbers)])
         given = self.preprocessing
         grad = grad.view(-1, *given.event_shape)
@@ -163,7 +163,7 @@ class TrainedModel:
         energy = self._energy
         if not isinstance(energy, Bipartite):
             raise UserError(f"{type(energy).__name__} has no hidden units to take features from: train an RBM or GRBM")
-        numbers, back = self._checked(raw)
+        numbers, back = checked(raw, self.preprocessing)
         return back(energy.units.mean(torch.cat([energy.hidden_given_visible(x) for x in self._batches(numbers)])))
 
     @torch.no_grad()
@@ -231,7 +231,9 @@ class TrainedModel:
     def _clamped(self, raw: Numbers, mask: Any) -> tuple[Tensor, Tensor]:
         """Events and the mask as `Clamped` takes them."""
         numbers, is_given = self._given(raw, mask)
-        x = self._converted(self._checked(numbers.masked_fill(~is_given, 0), seen=numbers)[0], check=False)
+        x = self._converted(
+            checked(numbers.masked_fill(~is_given, 0), self.preprocessing, seen=numbers)[0], check=False
+        )
         coordinates, classes = self._mask(mask), self.preprocessing.classes
         return x, mixed.to_entries(coordinates, classes) if classes else coordinates
 
@@ -271,17 +273,6 @@ class TrainedModel:
     @property
     def _energy(self) -> Energy:
         return self.learner.energy
-
-    def _checked(self, raw: Numbers, seen: Tensor | None = None) -> tuple[Tensor, Back]:
-        """Raw numbers `(N, *shape)` in the units of the training data, and what makes results arrays as they were."""
-        check_names(raw, self.preprocessing.columns)
-        numbers, back = as_tensor(raw)
-        numbers = self.preprocessing.shaped(numbers)
-        check_finite(numbers)
-        check_scale(numbers, self.preprocessing, seen)
-        if len(numbers) == 0:
-            raise UserError("raw holds no events")
-        return numbers, back
 
     def _converted(self, numbers: Tensor, check: bool = True) -> Tensor:
         """Raw numbers as states, `(N, *event)`."""

@@ -30,6 +30,27 @@ def as_tensor(raw: Any, what: str = "raw") -> tuple[Tensor, Back]:
     return as_numbers(array, what), lambda result: result.cpu().numpy()
 
 
+def checked(raw: Any, preprocessing: Preprocessing, *, seen: Tensor | None = None) -> tuple[Tensor, Back]:
+    """Raw numbers `(N, *shape)`, and a function that turns results into a tensor or array, as the numbers were.
+
+    Args:
+        raw: a tensor, an array or a data frame.
+        preprocessing: of the training data.
+        seen: as for `check_scale`.
+
+    Raises:
+        UserError: there are no numbers, or they are not such as the training data.
+    """
+    check_names(raw, preprocessing.columns)
+    numbers, back = as_tensor(raw)
+    numbers = preprocessing.shaped(numbers)
+    check_finite(numbers)
+    check_scale(numbers, preprocessing, seen)
+    if len(numbers) == 0:
+        raise UserError("raw holds no events")
+    return numbers, back
+
+
 @contextmanager
 def placed(where: str) -> Iterator[None]:
     """Errors about raw numbers name the file or option that these came from, in place of "raw".
