@@ -65,7 +65,7 @@ def test_densities_of_raw_numbers_integrate_to_one(levels: bool) -> None:
     areas = [float(axis[1] - axis[0]) for axis in axes]
     raw = torch.cartesian_prod(*axes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ebmlab.trained.model.check_scale", lambda *_: None)  # the plane goes beyond black and white
+        patch.setattr("ebmlab.trained.numbers.check_scale", lambda *_: None)  # the plane goes beyond black and white
         found = model.log_likelihood(raw / unit)  # floating-point pixels are fractions
         truth = -model.energy(raw[:5] / unit) - float(exact_log_z(model.learner.energy))  # of the states
     assert float(found.values.double().exp().sum()) * math.prod(areas) == pytest.approx(1, abs=1e-3)
