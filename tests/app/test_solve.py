@@ -68,6 +68,14 @@ def test_a_set_is_the_largest(problem: str, joined: bool, edges: set[tuple[int, 
     assert len(chosen) == there["value"] == best
 
 
+def test_a_large_file_is_announced(edges: set[tuple[int, int]], capsys: Any) -> None:
+    Path("big.rud").write_text(Path("a.rud").read_text() + "\n" * 2**20)
+    main(["solve", "big.rud", *QUICK, "--name=b"])
+    assert capsys.readouterr().err.splitlines() == ["reading big.rud", "preparing the search: 12 variables"]
+    main(["solve", "a.rud", *QUICK, "--name=b"])
+    assert capsys.readouterr().err == ""
+
+
 def test_it_stops_at_the_target(run: Callable[..., None]) -> None:
     planted = frustrated_loops(6, 20, seed=0)
     write(planted.energy, "loops.coo")
