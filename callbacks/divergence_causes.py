@@ -94,5 +94,5 @@ def last_good(trainer: pl.Trainer) -> str:
     paths = [
         c.last_model_path or c.best_model_path for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)
     ]
-    path = next(filter(None, paths), None)
+    path = next(filter(None, [*paths, trainer.ckpt_path]), None)  # this process may have written none yet
     return f"the last good checkpoint is {path}" if path else "no checkpoint was saved yet"

@@ -116,6 +116,10 @@ class PeriodicEvaluation(pl.Callback):
         """What of the metrics of an evaluation counts most; None if nothing does."""
         return None
 
+    def is_due(self, trainer: pl.Trainer) -> bool:
+        """Whether the present weights have not been evaluated yet in this training, as they are at its end."""
+        return not self._is_left_out and self._last_step != trainer.global_step
+
     def samples(
         self,
         trainer: pl.Trainer,
@@ -206,7 +210,7 @@ class PeriodicEvaluation(pl.Callback):
             self._run(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self._last_step != trainer.global_step:
+        if self.is_due(trainer):
             self._run(trainer, pl_module)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

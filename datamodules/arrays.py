@@ -183,7 +183,8 @@ class Arrays(OwnData):
         if not path.is_file():
             raise UserError(f"Arrays: there is no file {path}")
         if path.suffix.lower() not in SUFFIXES:
-            raise UserError(f"Arrays: {path} is none of {', '.join(SUFFIXES)}: a table of text must be called .csv")
+            mend = "call a table of text .csv, and save other numbers as .npy"
+            raise UserError(f"Arrays: {path} is none of {', '.join(SUFFIXES)}: {mend}")
         return _numbers(path, path.stat().st_mtime_ns, *self._where, tuple(columns))
 
 

@@ -106,8 +106,10 @@ class Edges(Recorded):
             rows, columns, values = rows[order], columns[order], values[order]
             refuse(keys[1:] == keys[:-1], "is given twice: give one entry, the sum of both")
         back = columns * size + rows
-        place = torch.searchsorted(keys, back).clamp_(max=len(keys) - 1)
-        refuse(keys[place] != back, "is {value}, but ({j}, {i}) is missing: give every edge in both directions")
+        ordered, place = back.sort()  # a quarter of the time of looking up each entry
+        if not torch.equal(ordered, keys):
+            missing = ~torch.isin(back, keys)
+            refuse(missing, "is {value}, but ({j}, {i}) is missing: give every edge in both directions")
         refuse(values[place] != values, "is {value}, but ({j}, {i}) is not: give both directions the same value")
         made = Edges(size, rows, columns, values)
         made._is_right = not bool(loops.any())
@@ -204,17 +206,20 @@ def colour(coupling: Tensor | Edges) -> list[Tensor]:
     edges = Edges.of(coupling) if isinstance(coupling, Tensor) else coupling
     edges = edges.with_values(torch.ones_like(edges.values)).checked("colour", diagonal=True)
     degrees = torch.bincount(edges.rows, minlength=edges.size)
-    columns, ends = edges.columns.tolist(), [0, *degrees.cumsum(0).tolist()]
+    order = degrees.argsort(descending=True, stable=True)
+    place = order.argsort()
+    by_row = place[edges.rows].argsort(stable=True)
+    columns, ends = place[edges.columns[by_row]].tolist(), [0, *degrees[order].cumsum(0).tolist()]
     neighbours = [columns[begin:end] for begin, end in itertools.pairwise(ends)]
     colours = _halves(neighbours) or _by_saturation(neighbours)
-    found = torch.tensor(colours)
+    found = torch.tensor(colours, dtype=torch.int64)[place]
     return [(found == c).nonzero().squeeze(1) for c in range(max(colours, default=-1) + 1)]
 
 
 def _halves(neighbours: list[list[int]]) -> list[int] | None:
-    """The colour of each site of a bipartite graph, as by DSATUR; None of another graph."""
+    """The colour of each site of a bipartite graph, as by DSATUR; None of another graph. Degrees must not rise."""
     colours = [-1] * len(neighbours)
-    for first in sorted(range(len(neighbours)), key=[-len(near) for near in neighbours].__getitem__):
+    for first in range(len(neighbours)):
         if colours[first] >= 0:
             continue
         colours[first], reached = 0, [first]
@@ -230,20 +235,28 @@ def _halves(neighbours: list[list[int]]) -> list[int] | None:
 
 
 def _by_saturation(neighbours: list[list[int]]) -> list[int]:
-    """The colour of each site, by DSATUR."""
-    taken: list[set[int]] = [set() for _ in neighbours]  # colours of a site's neighbours
+    """The colour of each site, by DSATUR. Degrees must not rise, so that the first of several sites has the most."""
+    taken = [0] * len(neighbours)  # bit c: whether a neighbour has colour c
     colours = [-1] * len(neighbours)
-    queue = [(0, -len(near), site) for site, near in enumerate(neighbours)]
-    heapq.heapify(queue)
-    while queue:
-        saturation, _, site = heapq.heappop(queue)
-        if colours[site] >= 0 or -saturation != len(taken[site]):  # coloured, or queued again since
+    queues = [list(range(len(neighbours)))]  # a heap of sites for each number of different colours around them
+    most = 0
+    while most >= 0:
+        if not queues[most]:
+            most -= 1
             continue
-        colours[site] = first = next(c for c in itertools.count() if c not in taken[site])
+        site = heapq.heappop(queues[most])
+        if colours[site] >= 0:  # queued again since, and coloured
+            continue
+        first = ~taken[site] & (taken[site] + 1)  # the lowest bit that is not taken
+        colours[site] = first.bit_length() - 1
         for near in neighbours[site]:
-            if colours[near] < 0 and first not in taken[near]:
-                taken[near].add(first)
-                heapq.heappush(queue, (-len(taken[near]), -len(neighbours[near]), near))
+            if not taken[near] & first and colours[near] < 0:
+                taken[near] |= first
+                count = taken[near].bit_count()
+                if count == len(queues):
+                    queues.append([])
+                heapq.heappush(queues[count], near)
+                most = max(most, count)
     return colours
 
 

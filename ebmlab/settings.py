@@ -111,6 +111,30 @@ def require_count(owner: str, *, least: int = 1, **settings: object) -> None:
             raise UserError(f"{owner}: {name} is {value}, but must be at least {least}")
 
 
+def require_one_each(owner: str, weights: Tensor | None, count: int) -> None:
+    """Raises `UserError` unless weights are `(count,)`, one for each sample; None is right, too.
+
+    Example:
+        >>> require_one_each("data_law", torch.ones(3), 4)
+        Traceback (most recent call last):
+        ebmlab.errors.UserError: data_law: weights have the shape (3,), but must be (4,), one for each sample
+    """
+    if weights is not None and weights.shape != (count,):
+        shape = tuple(weights.shape)
+        raise UserError(f"{owner}: weights have the shape {shape}, but must be ({count},), one for each sample")
+
+
+def require_weights(owner: str, weights: Tensor | None, count: int) -> None:
+    """Raises `UserError` unless weights are `(count,)`, finite, at least 0 and not all 0; None is right, too.
+
+    Example:
+        >>> require_weights("data_law", torch.tensor([0.5, 0.0]), 2)
+    """
+    require_one_each(owner, weights, count)
+    if weights is not None and not (weights.isfinite().all() and (weights >= 0).all() and weights.any()):
+        raise UserError(f"{owner}: weights must be finite, at least 0 and not all 0")
+
+
 def _number(owner: str, name: str, value: object) -> float:
     """The setting as a float; `UserError` unless it is one number, which a tensor without axes is, too."""
     try:

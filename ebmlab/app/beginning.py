@@ -12,6 +12,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from ebmlab.app.own_runs import keep_own
 from ebmlab.app.run_folder import CONFIG
 from ebmlab.app.wandb_run import send_config
+from ebmlab.callbacks.periodic import PeriodicEvaluation
 from ebmlab.io.files import write_whole
 from ebmlab.io.folders import make_folder
 
@@ -50,8 +51,10 @@ class Beginning(pl.Callback):
         self._begin(trainer)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A run with nothing left to train begins here: it only catches up on its last evaluations."""
-        self._begin(trainer)
+        """A run with nothing left to train begins here if it catches up on its last evaluations."""
+        callbacks = trainer.callbacks  # type: ignore[attr-defined]
+        if any(isinstance(c, PeriodicEvaluation) and c.is_due(trainer) for c in callbacks):
+            self._begin(trainer)
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._begin(trainer)

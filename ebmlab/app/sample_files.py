@@ -76,7 +76,7 @@ def read_samples(
     if preprocessing.num_classes:
         mend = "sequences need a model whose letters are known, give numbers of values"
     else:
-        mend = "a table of text must be called .csv"
+        mend = "call a table of text .csv, and save other numbers as .npy"
     raise UserError(f"{path} is none of {', '.join((*NUMBERS, *PICTURES))}: {mend}")
 
 

@@ -39,6 +39,7 @@ from ebmlab.problems import (
 from ebmlab.problems.chains import check_annealed
 
 CHAINS, PICTURE, SAVED = "chains.npy", "value.png", "search.pt"
+LARGE = 2**20  # bytes of a file, from which on it takes seconds until a search begins
 UNFINISHED = (samplers.Sampler, samplers.MetropolisSampler)
 SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
     "geometric": Geometric,
@@ -98,8 +99,13 @@ def run_solve(args: list[str]) -> None:
     source = Path(options.file)
     _check(options)
     folder = _folder(source, options)  # before a large file is read, which takes a minute
+    large = source.is_file() and source.stat().st_size > LARGE
+    if large:
+        print(shown(f"reading {source}"), file=sys.stderr, flush=True)
     found = read(source, kind=options.kind, vartype=options.vartype)
     problem = pose(found, options.problem)
+    if large:
+        print(f"preparing the search: {problem.energy.domain.size:,} variables", file=sys.stderr, flush=True)
     sampler = _sampler(options.sampler, problem)
     first, last = options.beta or beta_range(problem.energy)
     if options.schedule == "population" and options.beta is None:

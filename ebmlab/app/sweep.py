@@ -105,11 +105,12 @@ def _scored(optuna: Any, trial: Any, space: Space, fit: Sequence[str], *, run: P
 
 def _try_out(space: Space, fit: Sequence[str]) -> None:
     """Raises `UserError` unless `fit` takes the settings, and the config has the callback that logs the objective."""
-    command = [*FIT, *fit, *space.first_options(), "--print_config"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")] or [f"error: {done.stderr}"]
-        raise UserError(lines[-1].removeprefix("error: "))
+    for options in space.tried_options():
+        command = [*FIT, *fit, *options, "--print_config"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+            raise UserError((lines or [done.stderr])[-1].removeprefix("error: "))
     callbacks = yaml.safe_load(done.stdout)["trainer"]["callbacks"] or []
     entries = [entry for entry in callbacks if entry["class_path"].endswith(f".{space.callback}")]
     if not entries:
@@ -163,7 +164,8 @@ def _study(optuna: Any, options: Any, name: str, folder: Path, space: Space, han
     }
     for key, value in asked.items():
         if known.get(key, value) != value:
-            raise UserError(f"sweep: the study {name} has another {key}: choose another --name")
+            other = "other options of fit" if key == "options" else f"another {key}"
+            raise UserError(f"sweep: the study {name} was begun with {other}: choose another --name")
         study.set_user_attr(key, value)
     return study
 

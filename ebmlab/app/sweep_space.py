@@ -69,15 +69,22 @@ class Space:
             found.append(option(name, value))
         return found
 
-    def first_options(self) -> list[str]:
-        """Options of `fit` with some value of each parameter, to try whether `fit` takes them."""
-        return [option(name, _some(ways)) for name, ways in self.parameters.items()]
+    def tried_options(self) -> list[list[str]]:
+        """Lists of options of `fit`, to try whether it takes them; each text that may be chosen is in one of them."""
+        tried = {name: _some(ways) for name, ways in self.parameters.items()}
+        longest = max(map(len, tried.values()))
+        return [[option(name, some[k % len(some)]) for name, some in tried.items()] for k in range(longest)]
 
 
-def _some(ways: Any) -> Any:
-    """A choice, or a number within the range, which is whole only if all are."""
+def _some(ways: Any) -> list[Any]:
+    """All choices that are texts, one choice if none is, or a number within the range."""
     if isinstance(ways, list):
-        return ways[0]
+        return [value for value in ways if isinstance(value, str)] or ways[:1]
+    return [_within(ways)]
+
+
+def _within(ways: dict[str, Any]) -> Any:
+    """A number within the range, which is whole only if all are."""
     return ways["low"] + (0 if ways.get("integer") else (ways["high"] - ways["low"]) / math.e)
 
 

@@ -13,6 +13,7 @@ from ebmlab.energies.paths.reference import Base
 from ebmlab.errors import UserError
 from ebmlab.numerics.means import as_floats, mean_of
 from ebmlab.numerics.unrounded import unrounded
+from ebmlab.settings import require_weights
 
 SHRINKAGE = 0.2
 
@@ -89,6 +90,7 @@ class Gaussian(Normal):
         """
         if not 0 < shrinkage <= 1:
             raise UserError(f"Gaussian: shrinkage is {shrinkage}, but must be above 0 and at most 1")
+        require_weights("Gaussian", weights, len(x))
         flat = x.flatten(1).double()
         centred = flat - mean_of(flat, weights)
         counted = centred.T if weights is None else centred.T * (len(x) * weights / weights.sum()).to(flat)

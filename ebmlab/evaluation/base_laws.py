@@ -10,6 +10,7 @@ from ebmlab.energies import Base, Bernoulli, ByParts, Energy, Frequencies, Gauss
 from ebmlab.errors import UserError
 from ebmlab.numerics.means import mean_of
 from ebmlab.product import Product
+from ebmlab.settings import require_weights
 
 LARGEST = 2000  # numbers in a state, up to which their covariance is estimated
 
@@ -34,12 +35,16 @@ def data_law(domain: Domain, x: Tensor, *, weights: Tensor | None = None) -> Bas
         most 2000 numbers gets the Gaussian with the data's mean and shrunk covariance (`Gaussian.fit`). A Product gets
         one of these for each part, any other domain its reference law.
 
+    Raises:
+        UserError: weights are not one for each sample, below 0 or all 0.
+
     Example:
         >>> data_law(Binary(2), torch.tensor([[0.0, 1.0], [1.0, 1.0]])).logits.sigmoid()
         tensor([0.5000, 0.9900])
     """
     if not has_data_law(domain):
         return reference(domain)
+    require_weights("data_law", weights, len(x))
     if isinstance(domain, Product):
         parts = domain.split(x)
         return ByParts({name: data_law(domain.parts[name], part, weights=weights) for name, part in parts.items()})

@@ -10,6 +10,7 @@ from torch import Tensor
 from ebmlab.energies.pairwise.statistics import connected
 from ebmlab.errors import UserError
 from ebmlab.sequences.weights import nearest_distances
+from ebmlab.settings import require_weights
 
 SHOWN = 20000  # numbers of each kind that a picture shows
 
@@ -83,7 +84,7 @@ def compare_families(
         seed: of the triples.
 
     Raises:
-        UserError: the two have different sites or values, or one of them is empty.
+        UserError: the two have different sites or values, one is empty, or weights are not one for each sequence.
 
     Example:
         >>> x = torch.eye(4)[torch.randint(4, (50, 6))]
@@ -94,6 +95,7 @@ def compare_families(
         raise UserError(
             f"sequences (N, d, q) are compared with others, got {tuple(data.shape)} and {tuple(samples.shape)}"
         )
+    require_weights("compare_families", weights, len(data))
     x, y = data.float().flatten(1).cpu(), samples.float().flatten(1).cpu()
     w = (weights / weights.sum()).float().cpu()
     v = torch.full((len(y),), 1 / len(y))

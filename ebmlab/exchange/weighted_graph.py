@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -29,29 +28,32 @@ def graph(kind: str, names: Sequence[Label], edges: Iterable[Edge], nodes: str, 
     Raises:
         UserError: a node has no such name, is joined to itself or twice to another, or a weight is not finite.
     """
+    edges = list(edges)
     place = {name: k for k, name in enumerate(names)}
-    seen: dict[tuple[int, int], int] = {}
-    back: set[tuple[int, int]] = set()
-    weights: list[float] = []
-    for number, (i, j, weight, line) in enumerate(edges, 1):
-        what = f"edge {number} is '{line[:60]}'"
-        if i not in place or j not in place:
-            raise UserError(f"{what}: nodes must be {nodes}")
-        if i == j:
-            raise UserError(f"{what}: it joins a node to itself")
-        if not math.isfinite(weight):
-            raise UserError(f"{what}: its weight must be finite")
-        a, b = place[i], place[j]
-        if both_ways and (b, a) in seen and (a, b) not in back:
-            back.add((a, b))
-            continue
-        if (first := seen.get((a, b), seen.get((b, a)))) is not None:
-            raise UserError(f"{what}: edge {first} joins the same nodes")
-        seen[a, b] = number
-        weights.append(weight)
-    rows, columns = ([pair[end] for pair in seen] for end in (0, 1))
-    energy = spins(rows, columns, -np.asarray(weights, float), np.zeros(len(names)))
-    return Foreign(energy, kind, offset=sum(weights) / 2, scale=-0.5, names=tuple(names), facts={"edges": len(weights)})
+    a, b = (np.array([place.get(edge[end], -1) for edge in edges], np.int64) for end in (0, 1))
+    weights = np.array([edge[2] for edge in edges], float)
+    pairs = np.minimum(a, b) * len(names) + np.maximum(a, b)
+    kept = np.zeros(len(edges), bool)  # the first edge of each pair
+    _, firsts, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    kept[firsts] = True
+    new = kept.copy()  # the first edge of each pair and direction
+    if both_ways:
+        new[np.unique(a * len(names) + b, return_index=True)[1]] = True
+    unknown, loops, endless = (a < 0) | (b < 0), a == b, ~np.isfinite(weights)
+    if (wrong := unknown | loops | endless | ~new).any():
+        k = int(wrong.argmax())
+        reasons = [
+            (unknown[k], f"nodes must be {nodes}"),
+            (loops[k], "it joins a node to itself"),
+            (endless[k], "its weight must be finite"),
+            (True, f"edge {firsts[inverse[k]] + 1} joins the same nodes"),
+        ]
+        reason = next(reason for holds, reason in reasons if holds)
+        raise UserError(f"edge {k + 1} is '{edges[k][3][:60]}': {reason}")
+    weights = weights[kept]
+    energy = spins(a[kept], b[kept], -weights, np.zeros(len(names)))
+    offset = sum(weights.tolist()) / 2
+    return Foreign(energy, kind, offset=offset, scale=-0.5, names=tuple(names), facts={"edges": len(weights)})
 
 
 def numbered(size: int) -> range:

@@ -237,8 +237,10 @@ def _check(path: Path) -> None:
         seal = file.read()
         file.seek(0)
         if not seal.startswith(_SEAL):
-            if file.read(2) == b"PK":
+            if (begin := file.read(2)) == b"PK":
                 _check_zip(path, seal)
+            elif begin[:1] not in (b"", b"\x80"):  # of a pickle, which earlier versions of torch have written
+                raise Damaged("it does not begin as what torch.save writes")
             return
         file.seek(0)
         digest = hashlib.sha256()

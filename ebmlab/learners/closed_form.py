@@ -9,7 +9,7 @@ from ebmlab.energies import Energy, Ising, Potts
 from ebmlab.energies.pairwise.statistics import moments
 from ebmlab.errors import UserError
 from ebmlab.numerics.means import mean_of
-from ebmlab.settings import require_inside
+from ebmlab.settings import require_inside, require_weights
 
 
 @torch.no_grad()
@@ -21,6 +21,7 @@ def independent_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseud
     Args: as in `mean_field_`.
     """
     require_inside("independent_", "(0, 1)", pseudo_count=pseudo_count)
+    require_weights("independent_", weights, len(x))
     mean = (1 - pseudo_count) * mean_of(x, weights, dtype=torch.float64)
     if isinstance(energy, Potts):
         energy.coupling.zero_()
@@ -46,7 +47,8 @@ def mean_field_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo
         pseudo_count: the share of the uniform law that is mixed into the data's; above 0 and below 1.
 
     Raises:
-        UserError: the energy is no Potts or learnable Ising model, or the covariance has no inverse.
+        UserError: the energy is no Potts or learnable Ising model, weights are not one for each sample, or the
+            covariance has no inverse.
     """
     if isinstance(energy, Potts):
         _potts(energy, x, weights, pseudo_count)
@@ -79,6 +81,7 @@ def tap_(energy: Energy, x: Tensor, weights: Tensor | None = None, pseudo_count:
 def _potts(energy: Potts, x: Tensor, weights: Tensor | None, pseudo_count: float) -> None:
     (d, q), (i, j) = energy.field.shape, energy.pairs.T
     require_inside("mean_field_", "(0, 1)", pseudo_count=pseudo_count)
+    require_weights("mean_field_", weights, len(x))
     one, two = moments(x, weights, pseudo_count, dtype=torch.float64)
     kept = torch.arange(d * q, device=one.device).view(d, q)[:, :-1].flatten()
     covariance = (two - torch.outer(one, one))[kept][:, kept]
@@ -108,6 +111,7 @@ def _moments_of_spins(
     """The energy, the data's means `(d,)`, and the inverse of their covariance `(d, d)`."""
     energy = _spins(name, energy)
     require_inside(name, "(0, 1)", pseudo_count=pseudo_count)
+    require_weights(name, weights, len(x))
     mean, two = moments(x, weights, pseudo_count, dtype=torch.float64)
     return energy, mean, _inverse(two - torch.outer(mean, mean))
 

@@ -21,7 +21,7 @@ from ebmlab.native import uniform
 from ebmlab.numerics.noise import uniform_numbers, wide
 from ebmlab.numerics.products import fast_products
 from ebmlab.numerics.unrounded import no_autocast
-from ebmlab.settings import require_count, require_factor, require_inside, require_positive
+from ebmlab.settings import require_count, require_factor, require_inside, require_one_each, require_positive
 
 ROWS = 2**12  # largest number of neighbours whose autograd graph is in memory at once
 
@@ -75,7 +75,7 @@ class Exact(Estimator):
     def loss(self, energy: Energy, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
         everything = torch.arange(_size(energy), device=x.device).expand(len(x), -1)
         with fast_products(energy, min(ROWS, everything.numel())):
-            return _mean_of_sums(energy, x, energy.around(x), self.objective, everything, _column(weights))
+            return _mean_of_sums(energy, x, energy.around(x), self.objective, everything, _column(x, weights))
 
 
 class UniformSubset(Estimator):
@@ -104,7 +104,7 @@ class UniformSubset(Estimator):
         k = min(self.num_samples, size)
         index = uniform_numbers(len(x), size, device=x.device).topk(k, 1).indices
         with fast_products(energy, min(ROWS, index.numel())):
-            each = _column(weights)
+            each = _column(x, weights)
             return size / k * _mean_of_sums(energy, x, energy.around(x), self.objective, index, each)
 
 
@@ -144,7 +144,7 @@ class GradientGuided(Estimator):
             around, grad = _around_and_grad(energy, x)
             proposal = self.proposal(energy, x, grad)
             index = _draw(proposal, self.num_samples)
-            factors = _column(weights)
+            factors = _column(x, weights)
             if not self.advanced:
                 importance = (self.num_samples * proposal.gather(1, index)).reciprocal()
                 factors = importance if factors is None else importance * factors
@@ -200,6 +200,7 @@ class EnergyDiscrepancy(Estimator):
         self.stabilizer = stabilizer
 
     def loss(self, energy: Energy, x: Tensor, *, weights: Tensor | None = None) -> Tensor:
+        require_one_each("loss", weights, len(x))
         total = Accumulated(energy.parameters())
         with fast_products(energy, min(ROWS, len(x) * self.num_samples)):
             each = x.new_ones(len(x)) if weights is None else weights.to(x)
@@ -217,8 +218,9 @@ class EnergyDiscrepancy(Estimator):
         return perturbed(energy.domain, x, **noise)
 
 
-def _column(weights: Tensor | None) -> Tensor | None:
+def _column(x: Tensor, weights: Tensor | None) -> Tensor | None:
     """Weights of states `(B,)` as factors of all their neighbours, `(B, 1)`."""
+    require_one_each("loss", weights, len(x))
     return None if weights is None else weights.unsqueeze(1)
 
 

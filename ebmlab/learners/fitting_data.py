@@ -11,6 +11,7 @@ from ebmlab.domains import Binary, Domain, Real
 from ebmlab.errors import UserError
 from ebmlab.numerics.noise import by_weight, uniform_numbers
 from ebmlab.product import Product
+from ebmlab.settings import require_one_each
 
 
 def check_domain(data: Data, domain: Domain, energy: str) -> None:
@@ -49,6 +50,7 @@ def by_their_weights(x: Tensor, weights: Tensor | None) -> Tensor:
 
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
     """The mean of values `(B,)` times weights `(B,)`; of the values alone when None."""
+    require_one_each("loss", weights, len(values))
     return values.mean() if weights is None else (weights.to(values) * values).mean()
 
 

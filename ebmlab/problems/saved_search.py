@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.energies import Energy
-from ebmlab.errors import UNFIT, WHY, UserError, explained
+from ebmlab.errors import UNFIT, WHY, UserError, explained, one_line
 from ebmlab.io.files import Damaged, check_regular, load, save
 from ebmlab.problems.course import Course
 from ebmlab.problems.reheated import Heat
@@ -22,6 +24,7 @@ from ebmlab.samplers.multi_spin import multi_spin
 
 EVERY = 10.0  # seconds from one save to the next
 SHARE = 0.02  # of the time that saving may take
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space, or no more for this user, or for a file
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,18 @@ class SavedSearch:
             return self._moment(kept)
 
     def save(self) -> None:
-        """Writes the newest moment, if there is one."""
+        """Writes the newest moment, if there is one; a full disk makes a warning, so that nothing found is lost."""
         if self.moment is None:
             return
         begin, now = time.monotonic(), self.moment
         lists = {"curve": now.curve[: now.looks], "notes": now.notes[: now.looks]}
         parts = {"course": vars(now.course), "heat": now.heat and vars(now.heat), "settings": self._settings}
-        save(vars(now) | lists | parts, self._path)
+        try:
+            save(vars(now) | lists | parts, self._path)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            warnings.warn(f"{self._path}: {one_line(error)}, so that the search is not saved", stacklevel=2)
         self._saved_at = time.monotonic()
         self._took = self._saved_at - begin
 

@@ -57,7 +57,7 @@ def step(
     new = start(energy, draw.y, settings, options)
     there = propose(energy, new.x, new.grad, settings, options)
     log_ratio = state.energy - new.energy + here.log_ratio(draw, there)
-    return decide(energy, log_ratio, draw=draw, new=new, old=state)
+    return decide(energy, log_ratio, new=new, old=state)
 
 
 class ACS(Sampler):

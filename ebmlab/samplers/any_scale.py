@@ -110,7 +110,7 @@ def step(energy: Energy, state: AnyScaleState, settings: Sequence[Number], model
         draw = state.proposal.sample()
         new = start(energy, draw.y, settings, model)
         log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
-        return decide(energy, log_ratio, draw=draw, new=new, old=state)
+        return decide(energy, log_ratio, new=new, old=state)
     assert state.grad is not None
     noise, alpha = model.noise(state.x), settings[1]
     here = propose(energy, state.x, state.grad, settings, model, noise)
@@ -121,7 +121,7 @@ def step(energy: Energy, state: AnyScaleState, settings: Sequence[Number], model
     there = propose(energy, new.x, new.grad, settings, model, back)
     log_u = (noise.square().sum(1) - back.square().sum(1)) / 2
     log_ratio = state.energy - new.energy + log_u + here.log_ratio(draw, there)
-    return decide(energy, log_ratio, draw=draw, new=new, old=state)
+    return decide(energy, log_ratio, new=new, old=state)
 
 
 class AnyScale(Sampler):

@@ -144,7 +144,7 @@ def move(
     there = propose(energy, new.x, -new.momentum, new.grad, settings, curvature)
     kinetic = (u.square() - new.momentum.square()).flatten(1).sum(1) / 2
     log_ratio = state.energy - new.energy + kinetic + here.log_ratio(draw, there)
-    return decide(energy, log_ratio, draw=draw, new=new, old=replace(state, momentum=-u))
+    return decide(energy, log_ratio, new=new, old=replace(state, momentum=-u))
 
 
 def step(

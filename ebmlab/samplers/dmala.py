@@ -40,7 +40,7 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number], options
     draw = here.sample()
     new = start(energy, draw.y, settings, options)
     log_ratio = state.energy - new.energy + here.log_ratio(draw, new.proposal)
-    return decide(energy, log_ratio, draw=draw, new=new, old=state)
+    return decide(energy, log_ratio, new=new, old=state)
 
 
 class DMALA(DiscreteLangevin):

@@ -11,7 +11,7 @@ from torch import Tensor
 from ebmlab.energies import Energy, PerChain
 from ebmlab.native import uniform
 from ebmlab.samplers.by_chain import Moved
-from ebmlab.samplers.proposals import Draw, Proposal
+from ebmlab.samplers.proposals import Proposal
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import EnergyState, GradientState, Info
 
@@ -30,13 +30,12 @@ def metropolis(log_ratio: Tensor, chance: Tensor | None = None) -> tuple[Tensor,
     return (uniform(log_ratio) if chance is None else chance) < probability, probability
 
 
-def decide(energy: Energy, log_ratio: Tensor, *, draw: Draw, new: Any, old: Any) -> tuple[Any, Info]:
+def decide(energy: Energy, log_ratio: Tensor, *, new: Any, old: Any) -> tuple[Any, Info]:
     """The next state, and its report: the new state with probability min(1, exp(log_ratio)), else the old one.
 
     Args:
         energy: whose domain says how far chains have moved.
         log_ratio: as in `metropolis`.
-        draw: what led to the new state.
         new: the state at y, which may be overwritten.
         old: the state at x.
 
@@ -45,8 +44,7 @@ def decide(energy: Energy, log_ratio: Tensor, *, draw: Draw, new: Any, old: Any)
         >>> from ebmlab.energies import Ising
         >>> from ebmlab.samplers import State
         >>> ising, x, y = Ising.lattice(2, 0.2), torch.ones(1, 4), -torch.ones(1, 4)
-        >>> draw = Draw(y, torch.zeros(1), reverse=x)
-        >>> after, info = decide(ising, torch.zeros(1), draw=draw, new=State(x=y), old=State(x=x))
+        >>> after, info = decide(ising, torch.zeros(1), new=State(x=y), old=State(x=x))
         >>> info.hops
         tensor([4.])
     """

@@ -39,7 +39,7 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number], longest
     draw = state.proposal.sample()
     new = start(energy, draw.y, settings, longest)
     log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
-    return decide(energy, log_ratio, draw=draw, new=new, old=state)
+    return decide(energy, log_ratio, new=new, old=state)
 
 
 class PathAuxiliary(Sampler):

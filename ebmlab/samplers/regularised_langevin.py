@@ -79,7 +79,7 @@ def step(energy: Energy, state: EnergyState, settings: Sequence[Number]) -> tupl
     draw = state.proposal.sample()
     new = start(energy, draw.y, settings)
     log_ratio = state.energy - new.energy + state.proposal.log_ratio(draw, new.proposal)
-    return decide(energy, log_ratio, draw=draw, new=new, old=state)
+    return decide(energy, log_ratio, new=new, old=state)
 
 
 class RegularisedLangevin(Sampler):

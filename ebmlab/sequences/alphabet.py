@@ -46,8 +46,8 @@ class Alphabet:
         wrong = any(letter.isspace() or not letter.isascii() for letter in letters)
         if len(letters) < 2 or len(letters) >= UNKNOWN or len(set(letters.upper())) < len(letters) or wrong:
             raise UserError(
-                f"the alphabet is '{name}', but must be {', '.join(NAMED)}, or two or more letters, none twice in "
-                "either case, such as -ACGT"
+                f"the alphabet is '{name}', but must be {', '.join(NAMED)}, or two or more ASCII characters, no "
+                "spaces and none twice in either case, such as -ACGT"
             )
         if len(gap) != 1:
             raise UserError(f"gap is '{gap}', but must be one letter")

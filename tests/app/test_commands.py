@@ -222,3 +222,26 @@ def test_wandb_gets_config_commit_tags_notes_and_the_best_value(run: Run, monkey
     assert Path("runs/grbm_digits/w/wandb/id").read_text() == seen["run"].id  # type: ignore[attr-defined]
     wandb.finish()  # a background process writes the file
     assert list(Path("runs/grbm_digits/w/wandb").glob("offline-run-*/*.wandb"))
+
+
+@pytest.mark.slow
+def test_a_finished_run_that_is_repeated_stays_as_it_is(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    """W&B, too, which is told nothing new; a run that lacks its last evaluation tells what it catches up on."""
+    folder = Path("runs/grbm_digits/w")
+    evaluations = ("--callbacks.FID=false", "--callbacks.SampleGrid.every_n_epochs=1")
+    words = ("fit", "--trainer.max_epochs=1", "--name=w", "--resume=auto", *evaluations)
+    run(*words, "--wandb=offline")
+    wandb.finish()
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    for _ in range(2):
+        run(*words, "--wandb=offline")
+        assert "finished at step" in capfd.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    last = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    for state in last["callbacks"].values():
+        if "last_step" in state:
+            state["last_step"] -= 1  # as if it had been killed then
+    torch.save(last, folder / "checkpoints" / "last.ckpt")
+    run(*words, "--wandb=offline")
+    wandb.finish()
+    assert len(list((folder / "wandb").glob("offline-run-*"))) == 2

@@ -227,9 +227,11 @@ def test_predict_fixes_what_the_condition_says(digits: torch.Tensor) -> None:
 
 
 FORMATS = ".npy, .npz, .csv, .pt, .json, .h5, .hdf5, .png, .jpg, .jpeg, .bmp, .gif, .webp, .tif, .tiff"
+SAVE = "call a table of text .csv, and save other numbers as .npy"
 REFUSED = {
     "score nope.npy": "nope.npy: no such file",
-    "score digits.txt": f"digits.txt is none of {FORMATS}: a table of text must be called .csv",
+    "score digits.txt": f"digits.txt is none of {FORMATS}: {SAVE}",
+    "score digits.parquet": f"digits.parquet is none of {FORMATS}: {SAVE}",
     "score digits.npy --output=s.txt": "--output is s.txt, but must end in .csv",
     "score wide.npy": "wide.npy: raw data have shape (3, 70); it must be (B, 1, 8, 8) or (B, 64)",
     "score digits.npy --num_chains=many": "score: --num_chains is 'many', but must be a whole number",
@@ -254,6 +256,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
 ) -> None:
     np.save("wide.npy", torch.randn(3, 70).numpy())
     Path("digits.txt").touch()
+    Path("digits.parquet").touch()
     Path("empty").mkdir()
     before = sorted(Path().rglob("*"))
     capfd.readouterr()

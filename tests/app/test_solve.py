@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+import resource
 import signal
 import threading
 import time
@@ -66,6 +67,14 @@ def test_a_set_is_the_largest(problem: str, joined: bool, edges: set[tuple[int, 
     sets = (c for k in range(13) for c in itertools.combinations(range(1, 13), k))
     best = max(len(c) for c in sets if all((pair in edges) == joined for pair in itertools.combinations(c, 2)))
     assert len(chosen) == there["value"] == best
+
+
+def test_a_large_file_is_announced(edges: set[tuple[int, int]], capsys: Any) -> None:
+    Path("big.rud").write_text(Path("a.rud").read_text() + "\n" * 2**20)
+    main(["solve", "big.rud", *QUICK, "--name=b"])
+    assert capsys.readouterr().err.splitlines() == ["reading big.rud", "preparing the search: 12 variables"]
+    main(["solve", "a.rud", *QUICK, "--name=b"])
+    assert capsys.readouterr().err == ""
 
 
 def test_it_stops_at_the_target(run: Callable[..., None]) -> None:
@@ -159,6 +168,21 @@ def test_a_killed_search_goes_on_to_the_same_solution(edges: set[tuple[int, int]
     for name in ("whole", "b"):
         assert len(np.load(f"runs/loops/{name}/chains.npy")) == 70
     assert Path("runs/loops/whole/chains.npy").read_bytes() == Path("runs/loops/b/chains.npy").read_bytes()
+
+
+def test_the_solution_is_written_where_the_search_does_not_fit(edges: set[tuple[int, int]], capsys: Any) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.warns(UserWarning, match=r"runs/a/b/search.pt: file too large, so that the search is not saved"):
+            main(["solve", "a.rud", "--sampler=Gibbs", "--chains=5000", "--steps=5", "--seconds=0.1", "--name=b"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    there = solution("a/b")
+    sides = dict(zip(there["variables"], there["bits"], strict=True))
+    assert there["value"] == sum(sides[i] != sides[j] for i, j in edges)
+    assert not Path("runs/a/b/search.pt").exists() and np.load("runs/a/b/chains.npy").shape == (5000, 12)
 
 
 def test_what_a_resumed_search_refuses(edges: set[tuple[int, int]], capsys: Any) -> None:

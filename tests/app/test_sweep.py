@@ -47,6 +47,8 @@ options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if
 if "--print_config" in sys.argv:
     if "nonsense" in options:
         sys.exit("error: there is no option nonsense")
+    if options.get("kind") == "misspelt":
+        sys.exit("error: there is no kind misspelt")
     given = "init_args: {extractor: %s}" % options["extractor"] if "extractor" in options else ""
     print("trainer: {callbacks: [{class_path: callbacks.%s, %s}]}" % (options.get("callback", "FID"), given))
     sys.exit()
@@ -147,14 +149,14 @@ def test_a_sweep_whose_trials_all_fail_has_failed(
 def test_a_study_is_not_continued_with_another_question(study: Callable[..., list[dict[str, str]]]) -> None:
     study("--trials=1")
     for options, space, said in (
-        ((), SPACE.replace("1.0,", "0.5,"), "the study s has another space"),
-        (("--callbacks.FID.num_samples=9",), SPACE, "the study s has another options"),
-        ((), SPACE.replace("fid/classifier", "fid/inception"), "the study s has another objective"),
+        ((), SPACE.replace("1.0,", "0.5,"), "the study s was begun with another space"),
+        (("--callbacks.FID.num_samples=9",), SPACE, "the study s was begun with other options of fit"),
+        ((), SPACE.replace("fid/classifier", "fid/inception"), "the study s was begun with another objective"),
     ):
         with pytest.raises(UserError, match=said):
             study(*options, space=space)
     Path("exp.yaml").write_text("model: {num_steps: 9}")
-    with pytest.raises(UserError, match="the study s has another config: choose another --name"):
+    with pytest.raises(UserError, match="the study s was begun with another config: choose another --name"):
         study("--trials=2")
     assert len(table()) == 1
 
@@ -307,6 +309,7 @@ def test_what_is_wrong_is_said_in_one_line_before_anything_runs(
         ([], SPACE.replace("[good, bad]", "good"), "must be a list of choices"),
         ([], SPACE.replace("log: true", "integer: true"), "must be whole numbers"),
         (["--nonsense=1"], SPACE, "there is no option nonsense"),
+        ([], SPACE.replace("[good, bad]", "[2, good, misspelt]"), "there is no kind misspelt"),
         (["--callback=AIS"], SPACE, "add --callbacks.FID true"),
         (
             ["--extractor=inception"],
@@ -330,8 +333,20 @@ def test_a_range_is_tried_out_by_a_value_that_a_trial_may_have(tmp_path: Path) -
     """Its ends may be whole where few of its numbers are: a setting that takes whole numbers refuses the others."""
     path = tmp_path / "space.yaml"
     path.write_text("objective: fid/x\nspace: {a: {low: 10, high: 60}, b: {low: 10, high: 60, integer: true}, c: [7]}")
-    real, whole, choice = (float(option.partition("=")[2]) for option in read_space(path).first_options())
+    (options,) = read_space(path).tried_options()
+    real, whole, choice = (float(option.partition("=")[2]) for option in options)
     assert 10 < real < 60 and not real.is_integer() and whole == 10 and choice == 7
+
+
+def test_every_text_that_may_be_chosen_is_tried_out(tmp_path: Path) -> None:
+    path = tmp_path / "space.yaml"
+    path.write_text("objective: fid/x\nspace: {a: [A, B, C], b: [1, D, E], c: [2, 3], d: [null, true]}")
+    rest = ["--c=2", "--d=null"]
+    assert read_space(path).tried_options() == [
+        ["--a=A", "--b=D", *rest],
+        ["--a=B", "--b=E", *rest],
+        ["--a=C", "--b=D", *rest],
+    ]
 
 
 def test_the_objective_says_the_direction(tmp_path: Path) -> None:
@@ -344,7 +359,7 @@ def test_the_objective_says_the_direction(tmp_path: Path) -> None:
         path.write_text(f"objective: {objective}\nspace: {{model.num_steps: {{low: 1, high: 9, integer: true}}}}")
         space = read_space(path)
         assert (space.direction, space.callback) == (direction, callback)
-        assert space.first_options() == ["--model.num_steps=1"]
+        assert space.tried_options() == [["--model.num_steps=1"]]
         assert space.options(optuna.trial.FixedTrial({"model.num_steps": 4})) == ["--model.num_steps=4"]
 
 

@@ -53,6 +53,15 @@ def test_a_bad_parameter_is_named(setup, squares):
         trainer.fit(learner, datamodule=squares)
 
 
+def test_the_checkpoint_of_a_resumed_run_counts_before_it_writes_one(setup, squares, tmp_path):
+    learner, trainer = setup([DivergenceGuard()], max_epochs=1)
+    trainer.fit(learner, datamodule=squares)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    learner, trainer = setup([Spoil(5, "mu"), DivergenceGuard()], max_epochs=3)
+    with pytest.raises(UserError, match=r"step 5, epoch 1: .* the last good checkpoint is .*a\.ckpt$"):
+        trainer.fit(learner, datamodule=squares, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
+
+
 def test_a_sampler_that_runs_away_is_named_with_the_bound_it_breaks(setup, squares):
     learner = ContrastiveDivergence(GRBM(36, 12), Langevin(1e6), start=FromNoise(), num_steps=8)
     learner, trainer = setup([DivergenceGuard()], learner=learner)

@@ -51,6 +51,24 @@ def test_an_edge_of_dimacs_may_come_in_both_directions(count: int, tmp_path: Pat
     assert read(path).lost == ()
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["1 2", "3 3", "1 9", "1 2 nan"], "edge 2 is '3 3': it joins a node to itself"),
+        (["1 2", "1 9", "3 3"], "edge 2 is '1 9': nodes must be from 1 to 3"),
+        (["2 3", "1 2 inf", "2 3"], "edge 2 is '1 2 inf': its weight must be finite"),
+        (["3 1", "2 3", "1 3", "1 1"], "edge 3 is '1 3': edge 1 joins the same nodes"),
+        (["1 1 nan", "9 9"], "edge 1 is '1 1 nan': it joins a node to itself"),
+        (["9 9 nan"], "edge 1 is '9 9 nan': nodes must be from 1 to 3"),
+    ],
+)
+def test_the_first_wrong_edge_is_named(lines: list[str], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.rud"
+    path.write_text("\n".join([f"3 {len(lines)}", *lines]))
+    with pytest.raises(UserError, match=f"{message}$"):
+        read(path)
+
+
 def test_networkx_there_and_back() -> None:
     networkx = pytest.importorskip("networkx")
     given = networkx.Graph()

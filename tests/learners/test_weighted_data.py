@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from torch import Tensor
 
 from ebmlab.data.interface import Data
 from ebmlab.domains import Binary, Categorical
-from ebmlab.energies import MLP, CategoricalRBM, Energy, Potts
+from ebmlab.energies import MLP, CategoricalRBM, Energy, Gaussian, Ising, Potts
 from ebmlab.errors import UserError
+from ebmlab.evaluation import compare_families, data_law
 from ebmlab.learners import (
     ContrastiveDivergence,
     EnergyDiscrepancy,
@@ -29,6 +31,8 @@ from ebmlab.learners import (
     ReplayBuffer,
     UniformSubset,
 )
+from ebmlab.learners.closed_form import independent_, mean_field_, tap_
+from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.samplers import Gibbs
 from ebmlab.samplers.initial_states import Start
 
@@ -116,7 +120,44 @@ def test_wrong_weights_are_refused(weights: Tensor, message: str) -> None:
         data.batch_weights(data.batch[0])
 
 
+def by_weights(w: Tensor) -> dict[str, Callable[[], object]]:
+    """What takes weights of samples in Python, each with those of four samples."""
+    bits, one_hot = torch.eye(4)[:, :3], torch.eye(3)[torch.tensor([[0, 1, 2], [1, 2, 0], [0, 0, 0], [1, 1, 2]])]
+    spins, ising = 2 * bits - 1, Ising.learnable(3)
+    return {
+        "compare_families": lambda: compare_families(one_hot, w, samples=one_hot),
+        "data_law, bits": lambda: data_law(Binary(3), bits, weights=w),
+        "data_law, categories": lambda: data_law(Categorical(3, 3), one_hot, weights=w),
+        "Gaussian": lambda: Gaussian.fit(bits, weights=w),
+        "independent_": lambda: independent_(ising, spins, w),
+        "mean_field_": lambda: mean_field_(ising, spins, w),
+        "mean_field_, Potts": lambda: mean_field_(Potts(3, 3), one_hot, w),
+        "tap_": lambda: tap_(ising, spins, w),
+    }
+
+
+@pytest.mark.parametrize("name", by_weights(torch.ones(4)))
+def test_weights_of_other_samples_are_refused(name: str) -> None:
+    by_weights(torch.tensor([1.0, 0.0, 2.0, 0.5]))[name]()
+    owner = name.partition(",")[0]
+    for wrong in (torch.ones(1), torch.ones(3), torch.ones(4, 1)):
+        with pytest.raises(UserError, match=rf"^{owner}: weights have the shape .* must be \(4,\), one for each"):
+            by_weights(wrong)[name]()
+    for wrong in (torch.zeros(4), -torch.ones(4), torch.tensor([1.0, torch.nan, 1.0, 1.0])):
+        with pytest.raises(UserError, match=f"^{owner}: weights must be finite, at least 0 and not all 0"):
+            by_weights(wrong)[name]()
+
+
 ESTIMATORS = [Exact(), UniformSubset(4), GradientGuided(4), GradientGuided(4, advanced=True), EnergyDiscrepancy(8)]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize("shape", [(1,), (2,), (3, 1)])
+def test_a_loss_refuses_weights_of_other_samples(estimator: Estimator, shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match=r"weights have the shape .* must be \(3,\), one for each sample"):
+        estimator.loss(energies()[0], Pairs().batch[0], weights=torch.ones(shape))
+    with pytest.raises(UserError, match=r"weights have the shape .* must be \(3,\), one for each sample"):
+        weighted_mean(torch.ones(3), torch.ones(shape))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,17 @@ from helpers_tier import cases
 from ebmlab.energies import Ising
 from ebmlab.errors import UserError
 from ebmlab.io.files import load, save
-from ebmlab.problems import Clique, Geometric, Linear, Minimum, Resampled, erdos_renyi, minimise, plus_minus_j
+from ebmlab.problems import (
+    Clique,
+    Geometric,
+    Linear,
+    Minimum,
+    Resampled,
+    erdos_renyi,
+    minimise,
+    plus_minus_j,
+    saved_search,
+)
 from ebmlab.problems.chains import Words
 from ebmlab.samplers import ACS, GWG, ChromaticGibbs, DiscreteHAMS, Gibbs, PathAuxiliary, Sampler, Tempered
 from ebmlab.samplers.multi_spin import MultiSpin, multi_spin
@@ -41,6 +52,23 @@ def searched(energy: Any, sampler: Sampler, chains: int, stop_at: int = 0, **opt
     torch.manual_seed(0)
     settings = {"schedule": Geometric(0.1, 3.0), "num_chains": chains, "num_steps": 70, "report": report} | options
     return minimise(energy, sampler, **settings)
+
+
+def test_a_full_disk_ends_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states do not fit, first now and then and at last at the end; another failure is an error."""
+    monkeypatch.setattr(saved_search, "EVERY", 0.0)
+    energy, before = plus_minus_j(8), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.warns(UserWarning, match="a/search.pt: file too large, so that the search is not saved"):
+            found = searched(energy, ChromaticGibbs(), 20, saved=FILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert torch.equal(found.x, searched(energy, ChromaticGibbs(), 20).x) and found.stopped == "steps"
+    assert not Path(FILE).exists()
+    Path("a").write_text("")
+    with pytest.raises(NotADirectoryError):
+        searched(energy, ChromaticGibbs(), 20, saved=FILE)
 
 
 def test_a_search_whose_time_is_up_has_no_time_left(tmp_path: Path) -> None:

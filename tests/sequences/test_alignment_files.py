@@ -116,9 +116,10 @@ def test_alphabets(tmp_path: Path) -> None:
     assert own.values.tolist() == [[3, 2, 1, 0], [3, 2, 4, 0]] and own.alphabet.gap_value == 4
     stars = read_family(path, alphabet="*ACGU", gap="*", max_column_gaps=1, max_sequence_gaps=1)
     assert stars.values.tolist()[1] == [1, 2, 0, 4]
-    for wrong in ("A", "AAC", "A C"):
+    for wrong in ("A", "AAC", "A C", "AC\u00c9"):
         with pytest.raises(
-            UserError, match=f"the alphabet is '{wrong}', but must be protein, rna, dna, or two or more"
+            UserError,
+            match=f"the alphabet is '{wrong}', but must be protein, rna, dna, or two or more ASCII .* no spaces",
         ):
             read_family(path, alphabet=wrong)
 

@@ -77,7 +77,7 @@ def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
     for name, line in {
         "gone.ckpt": "no such file; give a .ckpt file, or the folder of a run",
         "empty": "there is no checkpoint in .*empty",
-        "text.ckpt": "cannot be read as a checkpoint",
+        "text.ckpt": r"cannot be read as a checkpoint \(it does not begin as what torch.save writes\): it is",
         "other.ckpt": "is not a Lightning checkpoint: it has no state_dict",
         "none.ckpt": r"cannot be rebuilt as a learner \(it has no settings, which no checkpoint describes\)",
         "old.ckpt": r"cannot be rebuilt as a learner \(it has no settings, which no checkpoint describes\)",

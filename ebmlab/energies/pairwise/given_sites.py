@@ -22,7 +22,7 @@ def given_sites(energy: Potts, x: Tensor, free: Tensor) -> tuple[Potts, Tensor]:
 
     Example:
         >>> energy = Potts.of(torch.zeros(3, 3, 2, 2), torch.tensor([[1.0, 2], [3, 4], [5, 6]]))
-        >>> given_sites(energy, torch.eye(2)[[[0, 0, 1]]], torch.tensor([0, 2]))[1].tolist()
+        >>> given_sites(energy, torch.eye(2)[torch.tensor([[0, 0, 1]])], torch.tensor([0, 2]))[1].tolist()
         [[[1.0, 2.0], [5.0, 6.0]]]
     """
     d, q = energy.field.shape
