@@ -66,7 +66,7 @@ class Draws(nn.Module):
             )
         if isinstance(state, BipartiteState) and state.hidden is not None:
             return self.energy.mean_visible(state.hidden)
-        return self.energy.mean_visible(self.energy.units.mean(hidden_given_state(self.energy, state)))
+        return self.energy.mean_visible(self.energy.units.sample(hidden_given_state(self.energy, state)))
 
     def shows_mean(self, denoise: bool | None) -> bool:
         """Whether to show E[v | h]: `denoise`, or if that is None, whether the energy has hidden units."""

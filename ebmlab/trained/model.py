@@ -267,7 +267,7 @@ class TrainedModel:
             mend = f", or complete by another sampler, such as {other}" if other else ""
             warnings.warn(f"the chains of {type(sampler).__name__} hardly moved: take more steps{mend}", stacklevel=2)
         if denoise and isinstance(clamped, ClampedBipartite):
-            x = clamped.mean_visible(clamped.units.mean(clamped.hidden_given_visible(x)))
+            x = clamped.mean_visible(clamped.units.sample(clamped.hidden_given_visible(x)))
         return clamped.merge(x)
 
     @property

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers_tier import cases
 from helpers_trained import PASS, model_of, wild
 from scipy import stats
 from torch import nn
 
 from ebmlab.data.preprocessing import Preprocessing
-from ebmlab.energies import GRBM, RBM, Ising, RealMLP, ScalarPotts
+from ebmlab.energies import GRBM, RBM, CategoricalRBM, Clamped, Ising, RealMLP, ScalarPotts
+from ebmlab.evaluation import exact_mean
 from ebmlab.learners import ContrastiveDivergence, FromData
 from ebmlab.samplers import (
     DULA,
@@ -79,6 +81,21 @@ def test_completions_of_real_data_follow_the_gaussian_conditional() -> None:
     means = model.complete(raw, np.array([True, False, False]), num_steps=1, denoise=True)
     assert means == pytest.approx(np.array([[1.5, 6, 7]]))
     assert model.complete(torch.zeros(2, 3), [1, 0, 0], num_steps=1).shape == (2, 3)
+
+
+@cases("energy", {"RBM": RBM(5, 3), "CategoricalRBM": CategoricalRBM(4, 3, num_hidden=2)}, fast=("RBM",))
+def test_denoised_completions_average_to_the_conditional_mean(energy: Any) -> None:
+    """The mean over h of E[v | h]. Means of hidden units in place of h would give another number."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in energy.parameters():
+            p.normal_()
+    event, given = energy.domain.random(1), torch.arange(energy.domain.size) % 2 == 0
+    clamped = Clamped(energy, event[0], mask=given)
+    found = model_of(energy).complete(event, given, num_samples=4000, num_steps=30, denoise=True)[0]
+    assert torch.equal(found[:, given], event[:, given].expand_as(found[:, given]))
+    drawn, mean = clamped.split(found), exact_mean(clamped)
+    assert ((drawn.mean(0) - mean) / drawn.std(0) * math.sqrt(len(drawn))).abs().max() < 4.5
 
 
 def test_given_numbers_stay_what_they_are() -> None:
