@@ -27,6 +27,7 @@ from ebmlab.trained.record import Record
 from ebmlab.trained.substitutes import another_sampler, conditional_sampler, samplers_of
 
 BATCH = 2000  # states in one evaluation
+TOGETHER = 200  # chains that complete at a time: more take as long for each, and progress is told in between
 
 
 class TrainedModel:
@@ -200,7 +201,7 @@ class TrainedModel:
         x, coordinates = self._clamped(raw, mask)
         completed: list[Tensor] = []
         with Meter("completing", "sample", len(x)) as meter:
-            for events in torch.split(x, max(1, BATCH // k)):
+            for events in torch.split(x, max(1, TOGETHER // k)):
                 clamped = Clamped(self._energy, events, mask=coordinates)
                 drawn = self.draw(clamped, k, num_steps=num_steps, denoise=denoise, sampler=sampler)
                 completed += torch.split(self.preprocessing.to_raw(drawn), k)

@@ -63,6 +63,7 @@ def test_replica_exchange_completions_and_samples_of_a_lattice_speak(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    monkeypatch.setattr("ebmlab.trained.model.TOGETHER", 1)
     energy = Ising.lattice(2, 0.3)
     x, base = energy.domain.random(4), reference(energy.domain)
     exchange_log_z(energy, TrajectoryTempered(Gibbs(), []), base=base, x=x, num_steps=20, progress=True)

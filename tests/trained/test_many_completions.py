@@ -60,7 +60,7 @@ def test_each_event_is_completed_by_its_own_law(name: str, monkeypatch: pytest.M
     events = energy.domain.random(5)
     mask = torch.arange(energy.domain.size).view(energy.domain.shape) % 2 == 1
     trained = TrainedModel(ContrastiveDivergence(energy, sampler), Preprocessing(energy.domain.event_shape))
-    monkeypatch.setattr(model, "BATCH", 2 * CHAINS)  # two events at a time, and the last alone
+    monkeypatch.setattr(model, "TOGETHER", 2 * CHAINS)  # two events at a time, and the last alone
     found = trained.complete(events, mask, num_samples=CHAINS, num_steps=40)
     given = mask.view(*mask.shape, *[1] * (events.dim() - 1 - mask.dim())).expand_as(found)
     assert torch.equal(found[given], events[:, None].expand_as(found)[given])
