@@ -14,11 +14,12 @@ from ebmlab.native.library import threads, trusted
 WIDTH = 64  # of a tile of sequences
 MOST = 2**16 - 1  # sites whose number is counted
 NANOSECONDS = 0.01  # for a site of a pair, about
+BURST = 2**33  # sites of pairs that are compared between two looks at the clock, and for Ctrl-C
 
 Letters = NDArray[np.uint8]
 
 
-class Alike:
+class AlikePairs:
     """Finds the pairs of alike sequences, some rows at a time.
 
     Args:
@@ -63,12 +64,15 @@ class Alike:
         return parents
 
 
-def alike(values: Letters, least: NDArray[np.int64], gap: int | None = None) -> Alike | None:
-    """The kernel for sequences `(N, d)`; None where there is none, or it cannot take them. Arguments as of `Alike`."""
+def alike(values: Letters, least: NDArray[np.int64], gap: int | None = None) -> AlikePairs | None:
+    """The kernel for sequences `(N, d)`, with the arguments of `AlikePairs`.
+
+    None where there is none, or it cannot take them.
+    """
     library = kernel() if values.size and values.shape[1] <= MOST else None
     if library is None or (gap is not None and len(np.unique(values)) == 256):
         return None
-    return Alike(library, values, least, gap)
+    return AlikePairs(library, values, least, gap)
 
 
 def nearest(values: Letters, others: Letters) -> NDArray[np.int64] | None:
@@ -82,10 +86,12 @@ def nearest(values: Letters, others: Letters) -> NDArray[np.int64] | None:
 
 def _nearest(library: ctypes.CDLL, values: Letters, others: Letters) -> NDArray[np.int64]:
     rows, tiles = np.ascontiguousarray(values), _tiles(others)
-    found = np.full(len(rows), rows.shape[1], np.uint16)
-    shared = threads(len(rows) * others.size * NANOSECONDS)
-    of_rows, of_tiles = _addresses(rows, tiles)
-    library.find_nearest(of_rows, len(rows), of_tiles, len(others), rows.shape[1], found.ctypes.data, shared)
+    found, at_once = np.full(len(rows), rows.shape[1], np.uint16), max(64, BURST // max(1, others.size))
+    for begin in range(0, len(rows), at_once):
+        part, least = rows[begin : begin + at_once], found[begin : begin + at_once]
+        shared = threads(len(part) * others.size * NANOSECONDS)
+        of_part, of_tiles, of_least = _addresses(part, tiles, least)
+        library.find_nearest(of_part, len(part), of_tiles, len(others), rows.shape[1], of_least, shared)
     return found.astype(np.int64)
 
 
@@ -120,7 +126,7 @@ def _is_right(library: ctypes.CDLL) -> bool:
     values[np.arange(size), np.arange(size) % sites] = 9
     different = (values[:, None] != values).sum(2)
     alike = different < 3
-    found = Alike(library, values, np.array([0] * sites + [sites - 2]))
+    found = AlikePairs(library, values, np.array([0] * sites + [sites - 2]))
     for first in (0, 70):
         found.find(first, min(first + 70, size))
     found.find(140, size)

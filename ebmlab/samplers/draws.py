@@ -34,7 +34,7 @@ class Draws(nn.Module):
         Args:
             x: first states, `(B, *event)`.
             num_steps: at least 1; `num_steps` of the object by default.
-            denoise: yield E[v | h] instead of v (bipartite energies only).
+            denoise: yield E[v | h] of drawn hidden units instead of v (bipartite energies only).
 
         Raises:
             UserError: num_steps is below 1, the energy has no law, or energies of the last states are not finite.

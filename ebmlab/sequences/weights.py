@@ -17,7 +17,6 @@ from ebmlab.io.progress import Meter
 from ebmlab.native import identities
 
 ROWS, COLUMNS = 16, 4096  # pairs that are compared at once, whose counts stay in the cache
-BURST = 2**33  # sites of pairs that are compared between two looks at the clock, by the kernel
 
 
 def sequence_weights(
@@ -93,10 +92,10 @@ def compare(values: Tensor, identity: float, *, gap: int | None = None, progress
     return Alike(torch.from_numpy(counts), torch.from_numpy(np.unique(groups, return_inverse=True)[1]))
 
 
-def _by_kernel(found: identities.Alike, progress: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _by_kernel(found: identities.AlikePairs, progress: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many are alike to each sequence, and the least number in its group."""
     size, sites = found.shape
-    rows = max(64, BURST // (size * sites))
+    rows = max(64, identities.BURST // (size * sites))
     starts = range(0, size, rows)
     for first in Meter("comparing sequences", "block", len(starts), shown=progress).along(starts):
         found.find(first, min(first + rows, size))

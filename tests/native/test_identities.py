@@ -72,6 +72,14 @@ def test_any_number_of_rows_at_a_time_by_any_number_of_threads(rows: int) -> Non
         torch.set_num_threads(before)
 
 
+def test_nearest_ones_are_found_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = family(203, 40)
+    whole = identities.nearest(x[:150], x[150:])
+    monkeypatch.setattr(identities, "BURST", 1)
+    assert np.array_equal(whole, differences(x[:150], x[150:]).min(1))
+    assert np.array_equal(whole, identities.nearest(x[:150], x[150:]))
+
+
 def test_all_alike_and_all_values() -> None:
     same = np.full((500, 40), 255, np.uint8)
     found = identities.alike(same, np.arange(41), 255)

@@ -57,7 +57,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = compare(values, 0.8)
     monkeypatch.setattr("ebmlab.sequences.weights.ROWS", 7)
     monkeypatch.setattr("ebmlab.sequences.weights.COLUMNS", 31)
-    monkeypatch.setattr("ebmlab.sequences.weights.BURST", 1)
+    monkeypatch.setattr("ebmlab.native.identities.BURST", 1)
     parts = compare(values, 0.8)
     assert torch.equal(whole.counts, parts.counts) and torch.equal(whole.groups, parts.groups)
     assert int(whole.counts.max()) > 2 and int(whole.groups.max()) < 140
