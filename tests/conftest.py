@@ -10,6 +10,9 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 import pytest
 import torch
 
+from ebmlab.lightning.metrics_when_asked import load_metrics_when_asked
+
+load_metrics_when_asked()  # as commands do: Lightning alone would load all metrics, and transformers with them
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # Lightning 2.6 calls jsonargparse by older names
 os.environ["WANDB_SILENT"] = "true"
 torch.set_num_threads(1)
