@@ -2,6 +2,7 @@ import functools
 import gc
 import importlib.metadata
 import os
+import types
 from typing import Any
 
 # Tensors are small here: several threads would wait for each other. NumPy and child processes read this as they start.
@@ -16,6 +17,9 @@ load_metrics_when_asked()  # as commands do: Lightning alone would load all metr
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # Lightning 2.6 calls jsonargparse by older names
 os.environ["WANDB_SILENT"] = "true"
 torch.set_num_threads(1)
+if not torch.cuda.is_available():  # each seed is kept for a GPU with a traceback, which takes longer than many a test
+    for backend in (torch.cuda, torch.mtia, torch.xpu):
+        backend.traceback = types.SimpleNamespace(format_stack=list)  # type: ignore[attr-defined]
 gc.set_threshold(50_000, 20, 50)  # before tests are collected, which makes a million objects
 # Every Trainer asks for the entry points of all installed packages, which stay the same.
 importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
