@@ -13,6 +13,7 @@ from ebmlab.native.plain import readable, within
 
 VALUES = 255  # of a site, at most
 ENOUGH = 2**11  # numbers of all states from which a call of C++ pays
+BYTES = (torch.uint8, torch.int8, torch.bool)
 COUNTS = {torch.float32: "count_floats", torch.float64: "count_doubles"}
 
 
@@ -23,7 +24,7 @@ def values_of(x: Tensor) -> Tensor | None:
     """
     if not SUPPORTED or x.dim() != 3 or x.numel() < ENOUGH or x.shape[2] > VALUES or x.stride(2) != 1:
         return None
-    if (torch.is_grad_enabled() and x.requires_grad) or not readable(x, dtypes=(torch.float32, torch.uint8)):
+    if (torch.is_grad_enabled() and x.requires_grad) or not readable(x, dtypes=(torch.float32, *BYTES)):
         return None
     library = kernel()
     return None if library is None else _values(library, x)
@@ -105,7 +106,7 @@ def kernel() -> ctypes.CDLL | None:
 def _values(library: ctypes.CDLL, x: Tensor) -> Tensor | None:
     states, sites, number = x.shape
     found = torch.empty(sites, states, dtype=torch.uint8, device=x.device)
-    read = library.read_bytes if x.dtype == torch.uint8 else library.read_floats
+    read = library.read_bytes if x.dtype in BYTES else library.read_floats
     shape = (x.stride(0), x.stride(1), states, sites, number)
     return None if read(x.data_ptr(), *shape, found.data_ptr(), threads(x.numel() / 2)) else found
 

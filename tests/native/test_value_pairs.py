@@ -64,7 +64,7 @@ def counts_are_wrong(number: int, sites: int, values: int, dtype: torch.dtype = 
         factor = weight.double().view(-1, 1, 1) if isinstance(weight, Tensor) else weight
         left, flat = (x * factor).double().flatten(1), x.double().flatten(1)
         two, one = left.T @ flat, left.sum(0)
-        for y in (*layouts(x), x.byte()):
+        for y in (*layouts(x), x.byte(), x.char(), x.bool()):
             found = statistics.Moments.zero((sites, values), torch.zeros((), dtype=dtype))
             found.add(y, weight)
             found.add(y, weight)
@@ -122,6 +122,8 @@ def test_the_kernel_is_what_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HalfMatrix, "add", None)
     assert not energies_are_wrong(100, 30, 5) and not energies_are_wrong(100, 30, 5, share=0.1)
     x = states(100, family(30, 5))
+    for dtype in (torch.float32, torch.uint8, torch.int8, torch.bool):
+        half_moments(x.to(dtype), dtype=torch.float32)
     half_moments(x), moments(x, torch.rand(100), 0.1, dtype=torch.float64)
 
 
