@@ -146,20 +146,20 @@ def _is_right(library: ctypes.CDLL) -> bool:
     pairs = torch.triu_indices(sites, sites, 1, device=cpu).T.contiguous()
     coupling = (64 * example(len(pairs), q, q)).round()
     field, (i, j) = (64 * example(sites, q)).round(), pairs.T
-    weights, known = torch.arange(states, device=cpu).float(), torch.zeros_like(coupling)
+    weights = torch.arange(states, device=cpu).float()
     chosen = coupling[torch.arange(len(pairs), device=cpu), values[:, i], values[:, j]]
     right = -chosen.sum(1) - field[torch.arange(sites, device=cpu), values].sum(1)
     broken = x.clone()
     broken[-1, -1, -1] = 0.5
-    known = torch.einsum("nia,njb->ijab", x * weights.view(-1, 1, 1), x)[i, j]
-    places, counts = torch.arange(0, known.numel(), q * q, device=cpu), [known.double() + 1, known + 1]
+    two = torch.einsum("nia,njb->ijab", (x * weights.view(-1, 1, 1)).double(), x.double())[i, j] + 1
+    places = torch.arange(0, two.numel(), q * q, device=cpu)
     for states_read in (x, x.byte(), x.transpose(0, 1).contiguous().transpose(0, 1)):
         read = _values(library, states_read)
         if read is None or not torch.equal(read.long(), values.T):
             return False
         if not torch.equal(_energies(library, read, pairs, coupling, field), right):
             return False
-        for count in counts:
+        for count in (two, two.float()):
             found = torch.ones_like(count)
             _count(library, read, q, weights, pairs=pairs, places=places, out=found, width=q)
             if not torch.equal(found, count):
