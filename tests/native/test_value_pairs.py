@@ -131,7 +131,7 @@ def test_states_that_are_not_one_hot_are_left_to_torch() -> None:
     """E is linear in each site's vector; NaN stays, in its own state alone."""
     energy = family(30, 5)
     x = states(40, energy)
-    assert ENOUGH <= x.numel()
+    assert x.numel() >= ENOUGH
     for site, vector in ((0, [0.5, 0.5, 0, 0, 0]), (29, [0.0] * 5), (7, [0, 1, 0, 0, 1]), (3, [0, 0, 2.0, 0, 0])):
         y = x.clone()
         y[39, site] = torch.tensor(vector)
