@@ -54,18 +54,20 @@ def energies(x: Tensor, pairs: Tensor, coupling: Tensor, field: Tensor) -> Tenso
     return _energies(library, values, pairs, coupling, field)
 
 
-def count_sites(values: Tensor, number: int, weight: float | Tensor) -> Tensor:
-    """How much weight states have in which a site has each value, `(d q,)`.
+def count_sites(values: Tensor, number: int, weight: float | Tensor, *, dtype: torch.dtype) -> Tensor:
+    """How much weight states have in which a site has each value, `(d, q)`.
 
     Args:
-        values: `(d, B)`, uint8.
+        values: of `values_of`, `(d, B)`.
         number: q.
         weight: of each state, `(B,)`, or one for all.
+        dtype: float32 or float64.
     """
-    places = values.long().add_(torch.arange(0, len(values) * number, number, device=values.device).unsqueeze(1))
-    if isinstance(weight, Tensor):
-        return torch.bincount(places.flatten(), weight.double().expand(places.shape).flatten(), len(values) * number)
-    return torch.bincount(places.flatten(), minlength=len(values) * number) * weight
+    site = torch.arange(len(values), device=values.device)
+    table = torch.zeros(len(values), number, number, dtype=dtype, device=values.device)  # of each site with itself
+    pairs, places = torch.stack([site, site], 1), site * number**2
+    count_pairs(values, number, weight, pairs=pairs, places=places, out=table, width=number)
+    return table.diagonal(dim1=1, dim2=2)
 
 
 def count_pairs(

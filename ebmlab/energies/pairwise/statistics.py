@@ -47,7 +47,7 @@ class Moments(NamedTuple):
             if (values := _values(part, self.one)) is None:
                 self._add_products(part, own)
                 continue
-            self.one.add_(count_sites(values, self.values, own))
+            self.one.add_(count_sites(values, self.values, own, dtype=self.one.dtype).flatten())
             self.two.count(values, own)
 
     def _add_products(self, x: Tensor, weight: Tensor | float) -> None:
@@ -152,7 +152,7 @@ class PottsSum(WeightedSum):
             return
         if (values := _values(x, self._two)) is not None:
             q = x.shape[2]
-            self._one += count_sites(values, q, weight).view_as(self._one)
+            self._one += count_sites(values, q, weight, dtype=self._one.dtype)
             places = torch.arange(0, self._two.numel(), q * q, device=x.device)
             count_pairs(values, q, weight, pairs=self._pairs, places=places, out=self._two, width=q)
             return
