@@ -22,7 +22,6 @@ from ebmlab.callbacks.requirements import kind_of
 from ebmlab.data.interface import Images
 from ebmlab.evaluation.headline import Headline
 from ebmlab.io.old_names import current_callback
-from ebmlab.io.progress import Meter
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import averaged
 from ebmlab.lightning.checkpoints import watch
@@ -147,11 +146,7 @@ class PeriodicEvaluation(pl.Callback):
         share = num_samples // trainer.world_size + (trainer.global_rank < num_samples % trainer.world_size)
         size = batch_size or max(share, 1)
         sizes = [min(size, share - i) for i in range(0, share, size)] or [0]
-        with Meter(title, "batch", len(sizes), shown=shows_progress(trainer)) as meter:
-            for count, n in enumerate(sizes, start=1):
-                x = noise(learner, n)
-                yield learner.draw(x, num_steps, denoise=denoise) if n else x
-                meter.passed(count)
+        yield from learner.draws(sizes, num_steps, denoise=denoise, title=title, shown=shows_progress(trainer))
 
     def key(self, trainer: pl.Trainer, name: str) -> str:
         """The name of a metric or picture: `name`, or `name_2` for the second of `alike` callbacks, and so on."""
