@@ -24,7 +24,7 @@ from ebmlab.evaluation.headline import Headline
 from ebmlab.io.old_names import current_callback
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import averaged
-from ebmlab.lightning.checkpoints import watch
+from ebmlab.lightning.checkpoints import add_to_last, watch
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.settings import require_count
@@ -207,6 +207,7 @@ class PeriodicEvaluation(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.is_due(trainer):
             self._run(trainer, pl_module)
+            add_to_last(trainer, self)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Catches up on the last evaluation in a run that was killed during it and has nothing left to train."""
