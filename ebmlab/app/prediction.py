@@ -18,7 +18,7 @@ from ebmlab.data.interface import Data, Table
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
-from ebmlab.io.outputs import together
+from ebmlab.io.outputs import check_writable, together
 from ebmlab.io.progress import Meter
 from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
@@ -72,6 +72,7 @@ def save_samples(
     _check_target(target, is_file, learner, form)
     kinds = ("pt", "png", "csv", "fasta")
     files = [target, target.with_suffix(".png")] if is_file else [target / f"samples.{kind}" for kind in kinds]
+    check_writable(files[0])
     if denoise is None and form is not None and len(form.shape) == 1:
         denoise = False  # a mean is a sharp picture, but no row of bits
     draws: Callable[[list[int]], Iterator[Tensor]]
