@@ -22,6 +22,7 @@ from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Ising, Potts
 from ebmlab.errors import WHY, UserError, explained, how_many, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.exchange.foreign import labels
+from ebmlab.exchange.formats import format_for, known_kinds
 from ebmlab.graphs import Edges
 from ebmlab.io.described import CLASS_PATH, MISSING
 from ebmlab.io.files import load_checkpoint, save, write_whole
@@ -47,6 +48,11 @@ def run_convert(args: list[str]) -> None:
     if target.exists():
         raise UserError(f"convert: {target} is there already: choose another name, or delete it")
     makes_run = target.suffix in ("", ".ckpt")
+    if not makes_run and format_for(target, options.kind) is None:
+        raise UserError(
+            f"convert: {target} ends in {target.suffix}, as no format's files do: choose a folder without a dot in its "
+            f"name for a run, or say which kind (--kind): {known_kinds()}"
+        )
     found, form = _source(source, options.kind if makes_run else None, options.vartype)
     print(shown(f"read {found.source}: {_about(found)}"))
     with explained(f"convert: {target} cannot be written: {WHY}", OSError):

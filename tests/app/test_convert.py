@@ -237,7 +237,8 @@ def test_columns_that_are_called_alike_become_numbers(folder: None, capsys: pyte
         (["gone.coo", "a"], "gone.coo: no such file"),
         (["spins.coo", "model.npz"], "is there already"),
         (["spins.coo", "a", "--kind", "gone"], "there is no format gone"),
-        (["spins.coo", "a.xyz"], "say which kind"),
+        (["spins.coo", "a.xyz"], "say which kind (--kind): dimod, edges"),
+        (["gone.coo", "model-v1.2"], "model-v1.2 ends in .2, as no format's files do: choose a folder without a dot"),
         pytest.param(
             ["spins.coo", "gone/deep/a.h5"],
             "holds an RBM",
