@@ -22,6 +22,7 @@ features drawn/samples.pt --ckpt_path zoo/grbm-digits --output features.npy
 convert edge.rud edge.ckpt
 solve edge.rud --seconds 0.1 --name a
 mutate wild.fasta --ckpt_path family.ckpt --output mutants.csv
+score wild.fasta --ckpt_path learnt.ckpt --output energies.csv
 """
 
 
@@ -43,6 +44,8 @@ def test_commands_that_train_nothing_load_no_trainer(tmp_path: Path) -> None:
         "found = read(Potts(3, 21)); made.make_run(found, made.Path('family.ckpt'))\n"
         "content = torch.load('family.ckpt'); content['preprocessing'] = form.to_dict()\n"
         "torch.save(content, 'family.ckpt')\n"
+        "saved = content['hyper_parameters'] | {'_class_path': 'ebmlab.learners.BoltzmannLearning', 'sampler': None}\n"
+        "torch.save(content | {'hyper_parameters': saved}, 'learnt.ckpt')\n"
         "from ebmlab.app.cli import main\n"
         f"for line in '''{COMMANDS}'''.split('\\n')[1:-1]: main(line.split())\n"
         "import ebmlab; ebmlab.load('zoo/ising-10x10').sample(2, 1)"
