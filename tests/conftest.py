@@ -3,6 +3,7 @@ import gc
 import importlib.metadata
 import os
 import types
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 # Tensors are small here: several threads would wait for each other. NumPy and child processes read this as they start.
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from ebmlab.lightning.metrics_when_asked import load_metrics_when_asked
+from ebmlab.native import library
 
 load_metrics_when_asked()  # as commands do: Lightning alone would load all metrics, and transformers with them
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # Lightning 2.6 calls jsonargparse by older names
@@ -23,6 +25,13 @@ if not torch.cuda.is_available():  # each seed is kept for a GPU with a tracebac
 gc.set_threshold(50_000, 20, 50)  # before tests are collected, which makes a million objects
 # Every Trainer asks for the entry points of all installed packages, which stay the same.
 importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles all kernels before workers begin, each of which would compile all of them at the same time."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            pool.map(library.compiled, library.FOLDER.glob("*.cpp"))
 
 
 def pytest_collection_finish() -> None:
