@@ -153,9 +153,11 @@ extern "C" void energies(const uint8_t* values, int64_t states, int64_t sites, i
         const int64_t i = pairs[p].first;
         own.rows(i, number, rows.data());
         std::fill(part.begin(), part.end(), 0.0f);
-        for (; p + TABLES <= num_pairs && pairs[p + TABLES - 1].first == i; p += TABLES)
+        int64_t end = p;
+        while (end < num_pairs && pairs[end].first == i) ++end;
+        for (; p + TABLES <= end; p += TABLES)
           add<TABLES>(own, rows.data(), pairs + p, couplings + p * own.size(), part.data());
-        for (; p < num_pairs && pairs[p].first == i; ++p)
+        for (; p < end; ++p)
           add<1>(own, rows.data(), pairs + p, couplings + p * own.size(), part.data());
         for (int64_t n = 0; n < own.states; ++n) total[n] -= part[n];
       }

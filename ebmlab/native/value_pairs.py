@@ -132,7 +132,7 @@ def _count(
     out: Tensor,
     width: int,
 ) -> None:
-    weights = weight.to(out).contiguous() if isinstance(weight, Tensor) else None
+    weights = weight.to(out).expand(values.shape[1]).contiguous() if isinstance(weight, Tensor) else None
     alone = (None, weight) if weights is None else (weights.data_ptr(), 1.0)
     pairs, places, states = pairs.contiguous(), places.contiguous(), values.shape[1]
     of_pairs, shared = (pairs.data_ptr(), len(pairs)), threads(len(pairs) * states)

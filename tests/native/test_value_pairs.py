@@ -182,6 +182,41 @@ def test_pairs_of_a_stranger_read_no_other_memory() -> None:
     energy.pairs[3, 1] = 30
     with pytest.raises(IndexError):
         energy(states(40, energy))
+    with pytest.raises(IndexError):
+        energy.weighted_sum().add(states(40, energy))
+
+
+def test_saved_pairs_may_have_any_order() -> None:
+    """Four pairs of which the first and the last have one site, and the others another one, are told apart."""
+    energy, other = family(8, 5), Potts(8, 5).requires_grad_(False)
+    order = torch.randperm(len(energy.pairs))
+    other.load_state_dict({**energy.state_dict(), "pairs": energy.pairs[order], "coupling": energy.coupling[order]})
+    x = states(500, energy)
+    torch.testing.assert_close(other(x), energy(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.1, 1.0])
+@pytest.mark.parametrize("shape", [(499,), (501,), (0,), (500, 1)])
+def test_weights_of_other_states_are_refused(shape: tuple[int, ...], share: float) -> None:
+    energy = family(30, 5, share)
+    with pytest.raises(RuntimeError, match=r"expand"):
+        energy.weighted_sum().add(states(500, energy), weight=torch.ones(shape))
+
+
+def test_one_weight_is_that_of_all_states() -> None:
+    energy = family(30, 5, 0.1)
+    x, right = states(500, energy), energy.weighted_sum()
+    right.add(x, weight=0.5)
+    for weight in (torch.tensor(0.5), torch.tensor([0.5])):
+        found = energy.weighted_sum()
+        found.add(x, weight=weight)
+        torch.testing.assert_close(found.value(), right.value())
+
+
+def test_states_of_fewer_sites_read_no_other_memory() -> None:
+    energy = family(30, 5, 0.1)
+    with pytest.raises(IndexError):
+        energy.weighted_sum().add(states(500, energy)[:, :1])
 
 
 class Doubled(Potts):

@@ -11,6 +11,7 @@ from torch import Tensor
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.half_matrix import HalfMatrix
 from ebmlab.energies.weighted_sum import WeightedSum
+from ebmlab.native.plain import within
 from ebmlab.native.value_pairs import COUNTS, count_pairs, count_sites, values_of
 
 AT_ONCE = 1000  # states that become floats at a time
@@ -43,8 +44,9 @@ class Moments(NamedTuple):
 
     def add(self, x: Tensor, weight: Tensor | float = 1.0) -> None:
         """Adds states `(N, ...)` of any type, with a weight each, `(N,)`, or one for all."""
+        weight = weight.expand(len(x)) if isinstance(weight, Tensor) else weight
         for part, own in _batches(x, weight, COUNTED):
-            if (values := _values(part, self.one)) is None:
+            if (values := _values(part, self.one.view(-1, self.values))) is None:
                 self._add_products(part, own)
                 continue
             self.one.add_(count_sites(values, self.values, own, dtype=self.one.dtype).flatten())
@@ -129,8 +131,9 @@ def _batches(x: Tensor, weight: Tensor | float, size: int) -> Iterator[tuple[Ten
 
 
 def _values(x: Tensor, sums: Tensor) -> Tensor | None:
-    """The values of states `(d, B)` if a kernel can count them, and add them to sums; else None."""
-    return values_of(x) if sums.device.type == "cpu" and sums.dtype in COUNTS else None
+    """The values of states `(d, B)` if a kernel can count them, and add them to sums `(d, q)`; else None."""
+    fits = sums.device.type == "cpu" and sums.dtype in COUNTS and x.shape[1:] == sums.shape
+    return values_of(x) if fits else None
 
 
 class PottsSum(WeightedSum):
@@ -150,7 +153,7 @@ class PottsSum(WeightedSum):
         if self._all is not None:
             self._all.add(x, weight)
             return
-        if (values := _values(x, self._two)) is not None:
+        if (values := _values(x, self._one)) is not None and within(self._pairs, len(self._one)):
             q = x.shape[2]
             self._one += count_sites(values, q, weight, dtype=self._one.dtype)
             places = torch.arange(0, self._two.numel(), q * q, device=x.device)
