@@ -159,6 +159,22 @@ def adabmdca_sweeps(energy: Potts, x: Tensor, sweeps: int) -> Callable[[], objec
     return lambda: sampler(x, parameters, sweeps)
 
 
+def adabmdca_energy(energy: Potts, x: Tensor) -> Callable[[], object]:
+    """Of one-hot states, by products with all couplings."""
+    from adabmDCA.statmech import compute_energy
+
+    couplings = energy.couplings().detach().transpose(1, 2).contiguous()  # (d, q, d, q)
+    parameters = {"bias": energy.field.detach(), "coupling_matrix": couplings}
+    return lambda: compute_energy(x, parameters)
+
+
+def adabmdca_statistics(x: Tensor, weights: Tensor) -> Callable[[], object]:
+    """Frequencies of two points of weighted one-hot states, `(d, q, d, q)`."""
+    from adabmDCA.stats import get_freq_two_points
+
+    return lambda: get_freq_two_points(x, weights)
+
+
 def adabmdca_weights(values: Tensor) -> Callable[[], object]:
     """Those of sequences `(N, d)`, each of which is compared with all."""
     from adabmDCA.fasta import compute_weights

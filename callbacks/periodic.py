@@ -22,10 +22,9 @@ from ebmlab.callbacks.requirements import kind_of
 from ebmlab.data.interface import Images
 from ebmlab.evaluation.headline import Headline
 from ebmlab.io.old_names import current_callback
-from ebmlab.io.progress import Meter
 from ebmlab.learners import Learner
 from ebmlab.lightning.averages import averaged
-from ebmlab.lightning.checkpoints import watch
+from ebmlab.lightning.checkpoints import add_to_last, watch
 from ebmlab.lightning.run_data import data_of
 from ebmlab.numerics.ranks import seed_of_rank
 from ebmlab.settings import require_count
@@ -147,11 +146,7 @@ class PeriodicEvaluation(pl.Callback):
         share = num_samples // trainer.world_size + (trainer.global_rank < num_samples % trainer.world_size)
         size = batch_size or max(share, 1)
         sizes = [min(size, share - i) for i in range(0, share, size)] or [0]
-        with Meter(title, "batch", len(sizes), shown=shows_progress(trainer)) as meter:
-            for count, n in enumerate(sizes, start=1):
-                x = noise(learner, n)
-                yield learner.draw(x, num_steps, denoise=denoise) if n else x
-                meter.passed(count)
+        yield from learner.draws(sizes, num_steps, denoise=denoise, title=title, shown=shows_progress(trainer))
 
     def key(self, trainer: pl.Trainer, name: str) -> str:
         """The name of a metric or picture: `name`, or `name_2` for the second of `alike` callbacks, and so on."""
@@ -212,6 +207,7 @@ class PeriodicEvaluation(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.is_due(trainer):
             self._run(trainer, pl_module)
+            add_to_last(trainer, self)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Catches up on the last evaluation in a run that was killed during it and has nothing left to train."""

@@ -78,7 +78,7 @@ class StopAtCorrelation(PeriodicEvaluation):
         alone = pl_module if isinstance(pl_module, BoltzmannLearning) and trainer.world_size == 1 else None
         of_chains = None if alone is None else alone.chain_moments
         if of_chains is None:
-            of_chains = half_moments(of_all_ranks(pl_module, chains).float())
+            of_chains = half_moments(of_all_ranks(pl_module, chains), dtype=torch.float32)
         of_data = self._of_data
         if alone is not None and alone.pseudo_count == self.pseudo_count:
             of_data = alone.data_moments

@@ -1,4 +1,4 @@
-"""Gibbs sweeps of a Potts model as large as a protein family, all chains at the same site."""
+"""Gibbs sweeps, energies and statistics of pairs of a Potts model as large as a protein family."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from benchmarks.cases.targets import repeating, sampling
 from benchmarks.floors import floor
 from benchmarks.harness import Contestant, Race, race
 from ebmlab.energies import Potts
+from ebmlab.energies.pairwise.statistics import half_moments
 from ebmlab.samplers import GibbsSweep
 
 SITES, VALUES = 141, 21
@@ -66,4 +67,48 @@ def potts_sweep(chains: int) -> Race:
             "floor": lambda: rows_floor(chains, sweeps),
         },
         updates=SITES * chains,
+    )
+
+
+def plain_energy(matrix: Tensor, field: Tensor, x: Tensor) -> Tensor:
+    """Products of one-hot states with all couplings, `(d q, d q)`."""
+    flat = x.flatten(1)
+    return -0.5 * ((flat @ matrix) * flat).sum(1) - flat @ field
+
+
+@race("potts-energy", 1_000, 10_000)
+def potts_energy(states: int) -> Race:
+    energy = family().requires_grad_(False)
+    torch.manual_seed(1)
+    x = energy.random(states)
+    matrix, field = energy.couplings().transpose(1, 2).reshape(SITES * VALUES, -1), energy.field.flatten()
+    return Race(
+        f"Energies of a Potts model of {SITES} sites and {VALUES} values, {states:,} states",
+        1,
+        {
+            "ebmlab": lambda: Contestant(partial(energy, x)),
+            "plain torch": lambda: Contestant(partial(plain_energy, matrix, field, x)),
+            "adabmDCA": lambda: Contestant(packages.adabmdca_energy(energy, x)),
+        },
+    )
+
+
+def plain_statistics(weights: Tensor, x: Tensor) -> Tensor:
+    flat = x.flatten(1)
+    return (flat * weights.unsqueeze(1)).T @ flat
+
+
+@race("pair-statistics", 1_000, 10_000)
+def pair_statistics(states: int) -> Race:
+    torch.manual_seed(1)
+    x, weights = family().random(states), torch.rand(states)
+    weights /= weights.sum()
+    return Race(
+        f"How often two of {SITES} sites have each two of {VALUES} values, {states:,} weighted states",
+        1,
+        {
+            "ebmlab": lambda: Contestant(partial(half_moments, x, weights)),
+            "plain torch": lambda: Contestant(partial(plain_statistics, weights, x)),
+            "adabmDCA": lambda: Contestant(packages.adabmdca_statistics(x, weights)),
+        },
     )

@@ -15,6 +15,7 @@ import yaml
 from ebmlab import __version__
 from ebmlab.app.own_runs import keep_own
 from ebmlab.app.parsers import convert_parser
+from ebmlab.app.plain_yaml import DUMPER, MOST, num_values
 from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.domains import Binary, Categorical
@@ -22,7 +23,7 @@ from ebmlab.energies import RBM, Bipartite, CategoricalRBM, Ising, Potts
 from ebmlab.errors import WHY, UserError, explained, how_many, shown
 from ebmlab.exchange import Foreign, read, write
 from ebmlab.exchange.foreign import labels
-from ebmlab.exchange.formats import form_of, format_for
+from ebmlab.exchange.formats import format_for, known_kinds
 from ebmlab.graphs import Edges
 from ebmlab.io.described import CLASS_PATH, MISSING
 from ebmlab.io.files import load_checkpoint, save, write_whole
@@ -48,6 +49,11 @@ def run_convert(args: list[str]) -> None:
     if target.exists():
         raise UserError(f"convert: {target} is there already: choose another name, or delete it")
     makes_run = target.suffix in ("", ".ckpt")
+    if not makes_run and format_for(target, options.kind) is None:
+        raise UserError(
+            f"convert: {target} ends in {target.suffix}, as no format's files do: choose a folder without a dot in its "
+            f"name for a run, or say which kind (--kind): {known_kinds()}"
+        )
     found, form = _source(source, options.kind if makes_run else None, options.vartype)
     print(shown(f"read {found.source}: {_about(found)}"))
     with explained(f"convert: {target} cannot be written: {WHY}", OSError):
@@ -56,9 +62,7 @@ def run_convert(args: list[str]) -> None:
             lost = [*found.lost, *make_run(found, target, form if shape is None else None, shape=shape)]
         else:
             lost = [*found.lost, *write(found, target, kind=options.kind)]
-            known = format_for(target, options.kind)
-            written = found if known and known.keeps_form else replace(found, form=form_of(found.energy))
-            lost += _lost_with(form, written)
+            lost += [] if form is None or _says_as(form, found) else ["how raw data become states"]
     for what in lost:
         print(shown(f"not carried over: {what}"))
     print(target)
@@ -68,6 +72,8 @@ def make_run(
     found: Foreign, target: Path, form: Preprocessing | None = None, *, shape: tuple[int, ...] | None = None
 ) -> list[str]:
     """Writes a checkpoint; in a folder also the config of a run, without data, and says what is lost.
+
+    A config of more values than are read from one is left out: the checkpoint alone is scored and sampled.
 
     Args:
         found: what was read.
@@ -89,8 +95,10 @@ def make_run(
     content[ORIGIN] = found.described() | {"ebmlab": __version__}
     save(content, target if target.suffix else target / CHECKPOINTS / LAST)
     if not target.suffix:
-        config = yaml.safe_dump({"model": _config(energy, settings)}, default_flow_style=None, width=120)
-        write_whole(target / CONFIG, config)
+        config = {"model": _config(energy, settings)}
+        if (size := num_values(config)) > MOST:
+            return [*lost, f"config.yaml: it would hold {size:,} values, and {MOST:,} are read at most"]
+        write_whole(target / CONFIG, yaml.dump(config, Dumper=DUMPER, default_flow_style=None, width=120))
         keep_own(target / CONFIG)
     return lost
 
@@ -123,6 +131,9 @@ def _own(energy: Any, form: Preprocessing | None, source: str) -> Foreign:
     found = replace(read(energy), source=source, lost=("the learner, the sampler and the state of the training",))
     if form is None:
         return found
+    if not _says_as(form, found):
+        bits, spins = replace(found, form="bits"), replace(found, form="spins")
+        found = next((other for other in (bits, spins) if _says_as(form, other)), found)
     numbered = form.width > 0 and all(name.isdecimal() for name in form.columns)  # those of an alignment
     names = [int(name) for name in form.columns] if numbered else form.columns
     found = replace(found, facts={"alphabet": form.letters} if form.letters else {})
@@ -131,13 +142,11 @@ def _own(energy: Any, form: Preprocessing | None, source: str) -> Foreign:
     return replace(found, names=labels(names))
 
 
-def _lost_with(form: Preprocessing | None, written: Foreign) -> list[str]:
-    """What files of other packages cannot say: raw data are the states that they write."""
+def _says_as(form: Preprocessing, found: Foreign) -> bool:
+    """Whether raw data become states as the package's own states do; files of other packages cannot say else."""
     plain = ("mean", "std", "binarize", "scale", "float_scale", "classes")
-    theirs = _preprocessing(written, None)
-    if form is None or all(getattr(form, name) == getattr(theirs, name) for name in plain):
-        return []
-    return ["how raw data become states"]
+    theirs = _preprocessing(found, None)
+    return all(getattr(form, name) == getattr(theirs, name) for name in plain)
 
 
 def _about(found: Foreign) -> str:

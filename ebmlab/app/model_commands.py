@@ -23,7 +23,7 @@ from ebmlab.drawing.figures import figure_png
 from ebmlab.drawing.histograms import draw_histograms
 from ebmlab.errors import WHY, UserError, explained, how_many, shown
 from ebmlab.evaluation.outliers import detection
-from ebmlab.io.outputs import keep_apart, together
+from ebmlab.io.outputs import check_writable, keep_apart, together
 from ebmlab.trained import TrainedModel, load
 
 
@@ -59,7 +59,7 @@ def model_and_output(
         drawn: whether a picture of the same name is written, too.
 
     Raises:
-        UserError: the checkpoint is not valid, or the output is, or would overwrite what is read.
+        UserError: the checkpoint is not valid, or the output is, cannot be written, or would overwrite what is read.
     """
     import_for_checkpoints(options.modules)
     model = load(options.ckpt_path)
@@ -71,6 +71,7 @@ def model_and_output(
         raise UserError(f"--output is {output}, but must end in {' or '.join(kinds)}")
     written = [output, output.with_suffix(".png")] if drawn else [output]
     keep_apart(written, [*filter(None, read), model.path])
+    check_writable(output)
     return model, output
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ebmlab.data.interface import Data, Table
 from ebmlab.data.preprocessing import Preprocessing
 from ebmlab.drawing.samples import picture
 from ebmlab.errors import UserError
-from ebmlab.io.outputs import together
+from ebmlab.io.outputs import check_writable, together
 from ebmlab.io.progress import Meter
 from ebmlab.samplers.draws import Draws
 from ebmlab.trained import TrainedModel
@@ -72,19 +72,20 @@ def save_samples(
     _check_target(target, is_file, learner, form)
     kinds = ("pt", "png", "csv", "fasta")
     files = [target, target.with_suffix(".png")] if is_file else [target / f"samples.{kind}" for kind in kinds]
+    check_writable(files[0])
     if denoise is None and form is not None and len(form.shape) == 1:
         denoise = False  # a mean is a sharp picture, but no row of bits
-    draw: Callable[[int], Tensor] = partial(_free, learner, num_steps, denoise)
+    draws: Callable[[list[int]], Iterator[Tensor]]
+    draws = partial(learner.draws, num_steps=num_steps, denoise=learner.shows_mean(denoise))
     to_raw: Callable[[Tensor], Tensor] = datamodule.to_raw
     if condition is not None:
         if denoise:
             raise UserError("denoise gives means of all units, so --condition cannot fix some: set it to false")
-        draw, to_raw = _conditional(learner, datamodule, condition, num_steps)
+        draws, to_raw = _conditional(learner, datamodule, condition, num_steps)
     torch.manual_seed(seed)
     learner.eval()
-    batches = range(0, num_samples, batch_size)
-    starts = Meter("sampling", "batch", len(batches)).along(batches)
-    states = torch.cat([draw(min(batch_size, num_samples - start)).cpu() for start in starts])
+    sizes = [min(batch_size, num_samples - first) for first in range(0, num_samples, batch_size)]
+    states = torch.cat([drawn.cpu() for drawn in draws(sizes)])
     png = picture(shown := datamodule.show(states))
     raw = to_raw(states)
     rows = rows_csv(raw, form) if form and raw.dim() == 2 and (form.columns or isinstance(shown, Table)) else None
@@ -129,17 +130,17 @@ def _check_target(target: Path, is_file: bool, learner: Draws, form: Preprocessi
         raise UserError(f"output is {target}, but these samples are no sequences: name a .npy")
 
 
-def _free(learner: Draws, num_steps: int | None, denoise: bool | None, n: int) -> Tensor:
-    return learner.draw(learner.energy.random(n), num_steps, denoise=learner.shows_mean(denoise))
-
-
 def _conditional(
     learner: Draws, data: Data, condition: str, num_steps: int | None
-) -> tuple[Callable[[int], Tensor], Callable[[Tensor], Tensor]]:
-    """What draws states that fulfil a condition, and what turns them into raw data that hold its numbers exactly."""
+) -> tuple[Callable[[list[int]], Iterator[Tensor]], Callable[[Tensor], Tensor]]:
+    """What draws batches that fulfil a condition, and what turns states into raw data that hold its numbers exactly."""
     model = TrainedModel(learner, data.preprocessing or Preprocessing(learner.energy.domain.event_shape))
     event, mask = read_condition(condition, model.preprocessing)
     with placed(f"--condition {condition}"):
         (clamped,) = model.conditionals(event, mask)
-    draw = partial(model.draw, clamped, num_steps=learner.num_steps if num_steps is None else num_steps)
-    return draw, lambda states: model.with_given(data.to_raw(states).unsqueeze(0), event, mask=mask)[0]
+    steps = learner.num_steps if num_steps is None else num_steps
+
+    def draws(sizes: list[int]) -> Iterator[Tensor]:
+        return (model.draw(clamped, n, num_steps=steps) for n in Meter("sampling", "batch", len(sizes)).along(sizes))
+
+    return draws, lambda states: model.with_given(data.to_raw(states).unsqueeze(0), event, mask=mask)[0]

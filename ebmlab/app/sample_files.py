@@ -20,7 +20,7 @@ from ebmlab.reading.pictures import DARK, files_in, losses, read_picture, too_da
 from ebmlab.reading.pictures import SUFFIXES as PICTURES
 from ebmlab.reading.tables import read_head
 from ebmlab.sequences.alignment_file import read_rows
-from ebmlab.trained.at_sites import at_sites
+from ebmlab.trained.at_sites import Sites, at_sites
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ def _pictures(path: Path, form: Preprocessing) -> Samples:
 
 def _sequences(path: Path, form: Preprocessing, holes: bool, drop: bool) -> Samples:
     """The values `(N, d)` of the sequences of an alignment at the sites of the model."""
-    rows, found = read_rows(path, "keep"), []
+    rows, sites, found = read_rows(path, "keep"), Sites(form), []
     for name, text in zip(rows.names, rows.texts, strict=True):
         with explained(f"{path}, {name[:60]}: {WHY}", UserError):
-            found.append(at_sites(text, form, unknown=-1)[0])
-    x = torch.stack(found)
+            found.append(sites.placed(text)[0])
+    x = sites.values(found)
     strange = (x < 0).any(1)
     kept = torch.arange(len(x))
     if holes and strange.any():

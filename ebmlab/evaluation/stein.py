@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -41,8 +42,8 @@ def stein_discrepancy(energy: Energy, x: Tensor, *, bandwidth: float | None = No
 
     It is the mean over pairs of different samples of a kernel u(x, x') that vanishes on average over the law. On `Real`
     u is of the gradient of E and of an inverse multiquadric kernel, see `langevin_stein.py`. On finite domains
-    it is of the energies of neighbours and of exp(-H / d), see `discrete_stein.py`. The mean has no bias, and
-    may be below 0 for samples of the law.
+    it is of the law of each coordinate given the others and of exp(-H / d), see `discrete_stein.py`. The mean has no
+    bias, and may be below 0 for samples of the law.
 
     Like score matching it is all but blind to the weights of modes that lie far apart. It needs n^2 numbers in float64,
     several times over. Gradients and energies have the energy's precision, all else is float64.
@@ -80,15 +81,21 @@ def stein_test(
 
     The sum of u(x_i, x_j) over all pairs is compared with sums of w_i w_j u(x_i, x_j), of random signs w. Signs follow
     each other as a Markov chain, which keeps the correlation of samples that are states of one chain in order. The
-    p-value is right for many samples. At 100 independent ones, of 1 to 6 coordinates, 600 tests at the level 0.05
-    rejected the right law at rates from 0.03 to 0.05.
+    p-value is right for many samples. At 100 independent ones, of 1 to 6 real coordinates, 600 tests at the level 0.05
+    rejected the right law at rates from 0.03 to 0.05. Of 2,000 tests on each of 7 laws of 2 to 8 bits or classes it was
+    0.04 to 0.06.
+
+    Deep modes of finite domains need more draws: rates came to 0.2 where redrawing each coordinate of all draws, given
+    the others, would change m = 4 to 15 of them. Below, the p-value is at least exp(-m), the chance that none is seen
+    changed, and little can be told.
 
     Args:
         energy: see `stein_discrepancy`.
         x: see `stein_discrepancy`; or the states of one chain, in order.
         num_bootstraps: number of sums with random signs.
         change: chance that the sign changes from one sample to the next. 1/2 is for independent samples. Take
-            1 / (2 t) for a chain whose states are correlated over t steps.
+            1 / (4 t) for a chain of n states of the effective sample size n / t, t being its integrated autocorrelation
+            time. On autoregressions of 300 states this rejected at 0.03 to 0.07, and 1 / (2 t) at 0.10 to 0.13.
         bandwidth: see `stein_discrepancy`.
 
     Raises:
@@ -101,19 +108,25 @@ def stein_test(
     """
     require_count("stein_test", num_bootstraps=num_bootstraps)
     require_inside("stein_test", "(0, 0.5]", change=change)
-    matrix = stein_matrix(energy, x, bandwidth)
+    matrix, moves = _kernel(energy, x, bandwidth)
     found, larger = matrix.sum(), 0
     for part in torch.split(torch.ones(num_bootstraps), max(1, CHUNK // len(x))):
         signs = 1 - 2 * (uniform_numbers(len(part), len(x), device=x.device) < change).to(matrix)
         signs[:, 0] = 1  # all signs at once change no sum
         signs = signs.cumprod(1)
         larger += int(((signs @ matrix * signs).sum(1) >= found).sum())
-    return SteinTest(float(_mean_of_pairs(matrix)), (1 + larger) / (1 + num_bootstraps))
+    p_value = max((1 + larger) / (1 + num_bootstraps), math.exp(-2 * change * moves))
+    return SteinTest(float(_mean_of_pairs(matrix)), p_value)
+
+
+def stein_matrix(energy: Energy, x: Tensor, bandwidth: float | None) -> Tensor:
+    """The Stein kernel of all pairs of samples, `(n, n)`, float64."""
+    return _kernel(energy, x, bandwidth)[0]
 
 
 @torch.no_grad()
-def stein_matrix(energy: Energy, x: Tensor, bandwidth: float | None) -> Tensor:
-    """The Stein kernel of all pairs of samples, `(n, n)`, float64."""
+def _kernel(energy: Energy, x: Tensor, bandwidth: float | None) -> tuple[Tensor, float]:
+    """The Stein kernel, and how many coordinates would change if each were redrawn given the others; inf on `Real`."""
     require_one_for_all(energy, "the Stein discrepancy")
     domain = energy.domain
     domain.validate(x)
@@ -124,18 +137,17 @@ def stein_matrix(energy: Energy, x: Tensor, bandwidth: float | None) -> Tensor:
         if bandwidth is not None:
             raise UserError(f"the Stein discrepancy on {domain} has no bandwidth: leave it out")
         index = domain.to_index(x).flatten(1)
-        up = ((index + 1) % domain.num_values).unsqueeze(2)
-        rises = torch.cat([energy.value_differences(part).double() for part in parts]).gather(2, up).squeeze(2)
-        ratios = (-rises).exp()
-        _require_finite(ratios, "the ratio of its probability to that of a neighbour")
-        return discrete_stein(index, ratios, num_values=domain.num_values)
+        laws = (-torch.cat([energy.value_differences(part).double() for part in parts])).softmax(2)
+        _require_finite(laws.flatten(1), "the law of a coordinate given the others")
+        stay = laws.gather(2, index.unsqueeze(2))
+        return discrete_stein(index, laws), float((1 - stay).sum())
     if not isinstance(domain, Real):
         raise UserError(f"the Stein discrepancy needs real numbers or a finite domain, got {domain}")
     if bandwidth is not None and not bandwidth > 0:
         raise UserError(f"the Stein discrepancy: bandwidth is {bandwidth}, but must be positive")
     score = -torch.cat([energy.gradient(part).double() for part in parts]).flatten(1)
     _require_finite(score, "the gradient of its energy")
-    return langevin_stein(x.double().flatten(1), score, bandwidth=bandwidth)
+    return langevin_stein(x.double().flatten(1), score, bandwidth=bandwidth), math.inf
 
 
 def _require_finite(values: Tensor, what: str) -> None:

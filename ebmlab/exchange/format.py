@@ -11,7 +11,7 @@ from typing import Any
 
 from ebmlab.energies import Bipartite
 from ebmlab.errors import UserError, explained
-from ebmlab.exchange.foreign import Foreign
+from ebmlab.exchange.foreign import Foreign, Form
 from ebmlab.extras import install
 
 HEAD = 4096  # bytes that show what a file is
@@ -68,7 +68,14 @@ def lost_names(foreign: Foreign) -> list[str]:
 
 def lost_offset(foreign: Foreign) -> list[str]:
     """What a format without an offset loses."""
-    return [f"the offset {foreign.offset:.9g}"] if foreign.offset and foreign.scale == 1 else []
+    has_one = foreign.offset and foreign.scale == 1
+    return [f"the offset {foreign.offset:.9g}, by which energies differ from the file's"] if has_one else []
+
+
+def lost_form(foreign: Foreign, own: Form) -> list[str]:
+    """What is lost where states are written in the energy's `own` form, and the package had another one."""
+    changes = {"spins": "bits x, which became spins 2 x - 1", "bits": "spins s, which became bits (s + 1) / 2"}
+    return [changes[own]] if foreign.form != own and own in changes else []
 
 
 def has(*names: str) -> Callable[[Any], bool]:

@@ -29,7 +29,7 @@ from ebmlab.exchange import (
     torch_rbm,
 )
 from ebmlab.exchange.foreign import Foreign, Form
-from ebmlab.exchange.format import HEAD, Format
+from ebmlab.exchange.format import HEAD, Format, lost_form
 
 FORMATS = (
     *(dimod.FORMAT, edge_list.FORMAT, dimacs.FORMAT, networkx.FORMAT, gset.FORMAT),
@@ -105,7 +105,8 @@ def write(energy: Energy | Foreign, path: str | Path, *, kind: str | None = None
         mend = "it has no files: ebmlab.exchange.make gives the object" if known else f"say which kind: {known_kinds()}"
         raise UserError(f"{path} cannot be written: {mend}")
     with torch.no_grad():
-        return known.write(foreign, path)
+        lost = known.write(foreign, path)
+    return lost if known.keeps_form else [*lost, *lost_form(foreign, form_of(foreign.energy))]
 
 
 def make(energy: Energy | Foreign, kind: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,6 +31,18 @@ def together(*paths: Path) -> Iterator[list[Path]]:
             if error.errno and error.filename is None and begun:
                 error.filename = str(begun[-1])  # a full disk names no file
             raise
+
+
+def check_writable(path: Path) -> None:
+    """Raises `UserError` if no file can be written there, before hours of work whose result would be lost."""
+    target = (path.resolve() if path.is_symlink() else path).absolute()
+    folder = next(above for above in target.parents if above.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise UserError(f"{path} cannot be written ({reason}): name another file", option="output") from error
 
 
 def keep_apart(outputs: Iterable[Path], inputs: Iterable[str | Path]) -> None:

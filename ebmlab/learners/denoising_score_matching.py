@@ -130,9 +130,16 @@ class DenoisingScoreMatching(SampleLoss):
         if not isinstance(self.energy, NoisyEnergy):
             yield from super().walk(x, num_steps)
             return
-        lowest = self.energy.lowest * (1 - 1e-6)
-        levels = [sigma for sigma in sorted(self.noise_levels, reverse=True) if sigma >= lowest]
+        levels = self._levels_down(self.energy)
         x = levels[0] * self.energy.as_states(x)
         for sigma in levels:
             for state, _ in self.sampler.chain(InUnits(self.energy, sigma), x / sigma, num_steps):
                 yield State(x=(x := sigma * state.x))
+
+    def walk_length(self, num_steps: int) -> int:
+        return num_steps * (len(self._levels_down(self.energy)) if isinstance(self.energy, NoisyEnergy) else 1)
+
+    def _levels_down(self, energy: NoisyEnergy) -> list[float]:
+        """The noise levels that an energy covers, the highest first."""
+        lowest = energy.lowest * (1 - 1e-6)
+        return [sigma for sigma in sorted(self.noise_levels, reverse=True) if sigma >= lowest]

@@ -163,3 +163,6 @@ class DiffusionRecovery(Learner):
             for state, _ in self.sampler.chain(law, torch.zeros_like(x), num_steps):
                 x = law.before(state.x)
                 yield State(x=x)
+
+    def walk_length(self, num_steps: int) -> int:
+        return num_steps * len(self.noise_levels)

@@ -12,8 +12,8 @@ from ebmlab.domains import Domain, Real
 from ebmlab.energies import Energy
 from ebmlab.learners.fitting_data import weighted_mean
 from ebmlab.learners.learner import Interval, Learner
-from ebmlab.product import Product
-from ebmlab.samplers import MALA, Alternate, Gibbs, Sampler
+from ebmlab.samplers import Sampler
+from ebmlab.samplers.usual import usual_sampler
 
 
 class SampleLoss(Learner):
@@ -84,13 +84,6 @@ class SampleLoss(Learner):
         with torch.inference_mode(False), torch.enable_grad():  # a loss may hold gradients in x
             losses = self.losses(x.clone()).detach()
         self.log_mean(f"{split}/loss", losses)
-
-
-def usual_sampler(domain: Domain) -> Sampler:
-    """A sampler that needs no settings of the user's."""
-    if isinstance(domain, Product):
-        return Alternate.usual(domain)
-    return MALA(0.1) if isinstance(domain, Real) else Gibbs()
 
 
 def input_gradient(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:

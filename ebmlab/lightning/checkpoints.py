@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,6 +16,7 @@ from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
 from ebmlab.errors import UserError
+from ebmlab.io.files import load_checkpoint, save
 
 Skip = Callable[[pl.Trainer, Tensor | None], bool]
 
@@ -69,6 +72,20 @@ def save_after_validation(checkpoint: ModelCheckpoint) -> None:
 
     checkpoint.on_train_batch_end = on_train_batch_end  # type: ignore[method-assign, assignment]
     checkpoint.on_train_epoch_end = on_train_epoch_end  # type: ignore[method-assign]
+
+
+def add_to_last(trainer: pl.Trainer, callback: pl.Callback) -> None:
+    """Puts a callback's state into the last checkpoint of this step, which was written before the callback was done.
+
+    A run that is repeated finds it there. A folder or disk that takes no more keeps the checkpoint as it is.
+    """
+    for checkpoint in trainer.checkpoint_callbacks if trainer.is_global_zero else ():
+        path = Path(getattr(checkpoint, "last_model_path", "") or ".")
+        with suppress(OSError, UserError):
+            content = load_checkpoint(path) if path.is_file() else {}
+            if content.get("global_step") == trainer.global_step and "callbacks" in content:
+                content["callbacks"][callback.state_key] = callback.state_dict()
+                save(content, path, sync=True)
 
 
 def _ends(trainer: pl.Trainer) -> bool:

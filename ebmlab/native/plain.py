@@ -11,11 +11,11 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6 has the latter alone
 
 
-def readable(*tensors: Tensor) -> bool:
+def readable(*tensors: Tensor, dtypes: Sequence[torch.dtype] = (torch.float32,)) -> bool:
     """Whether C++ may read these tensors from memory: no compiler, tracer, mode or transform must see what happens."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or is_in_torch_dispatch_mode():  # type: ignore[attr-defined, no-untyped-call]
         return False
-    if not all(map(_is_plain, tensors)):
+    if not all(t.dtype in dtypes and _is_plain(t) for t in tensors):
         return False
     try:
         return all(t.numel() == 0 or t.untyped_storage().data_ptr() for t in tensors)
@@ -36,8 +36,8 @@ def require_float32(owner: str, t: Tensor, shape: Sequence[int]) -> None:
 
 
 def _is_plain(t: Tensor) -> bool:
-    """Whether the numbers of a tensor are the float32 that lie in a CPU's memory, and all there is to it."""
-    if type(t) not in (Tensor, nn.Parameter) or t.dtype != torch.float32 or t.device.type != "cpu":
+    """Whether the numbers of a tensor are those that lie in a CPU's memory, and all there is to it."""
+    if type(t) not in (Tensor, nn.Parameter) or t.device.type != "cpu":
         return False
     if t.layout != torch.strided or t.is_neg():
         return False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ebmlab.energies import Bipartite, Energy
 from ebmlab.errors import UserError
+from ebmlab.io.progress import Meter
 from ebmlab.samplers.sampler import Sampler
 from ebmlab.samplers.state import BipartiteState, State, hidden_given_state
 
@@ -54,10 +55,42 @@ class Draws(nn.Module):
         """The states of chains from x `(B, *event)` after each step; a class that draws otherwise overrides it."""
         return (state for state, _ in self.sampler.chain(self.energy, x, num_steps))
 
+    def walk_length(self, num_steps: int) -> int:
+        """How many states `walk` yields; a class whose walk has another length overrides it."""
+        return num_steps
+
     @torch.no_grad()
     def draw(self, x: Tensor, num_steps: int | None = None, *, denoise: bool = False) -> Tensor:
         """The last state of `trajectory`."""
         return deque(self.trajectory(x, num_steps, denoise=denoise), maxlen=1).pop()
+
+    @torch.no_grad()
+    def draws(
+        self,
+        sizes: Sequence[int],
+        num_steps: int | None = None,
+        *,
+        denoise: bool = False,
+        title: str = "sampling",
+        shown: bool = True,
+    ) -> Iterator[Tensor]:
+        """The last states of new chains from noise, batch by batch, and how far their steps are if they take long.
+
+        Args:
+            sizes: chains of each batch; one of none is empty.
+            num_steps: see `trajectory`.
+            denoise: see `trajectory`.
+            title: of the progress.
+            shown: whether this process may show progress.
+        """
+        steps = self.walk_length(self.num_steps if num_steps is None else num_steps)
+        with Meter(title, "step", steps * len(sizes), shown=shown) as meter:
+            for before, n in enumerate(sizes):
+                last = self.energy.random(n)
+                states = self.trajectory(last, num_steps, denoise=denoise) if n else ()
+                for taken, last in enumerate(states, 1):  # noqa: B007
+                    meter.passed(steps * before + taken)
+                yield last
 
     def _mean_visible(self, state: State) -> Tensor:
         if not isinstance(self.energy, Bipartite):

@@ -50,6 +50,10 @@ class Rows:
         """How many letters of a row are inserts."""
         return sum(map(text.count, string.ascii_lowercase)) if self.inserts else 0
 
+    def letters(self, text: str) -> str:
+        """The letters of a row that are no gaps, in upper case: those of `residues`."""
+        return text.replace("-", "").replace(".", "").replace(self.gap, "").translate(_SHOW_INSERTS)
+
     def residues(self, text: str) -> list[tuple[str, int]]:
         """Each letter of a row that is no gap, in upper case, and its column from 0; -1 for an insert."""
         found, column = [], 0

@@ -72,7 +72,7 @@ def place(residues: Sequence[Residue], family: Family) -> Placement:
     """
     alike = str.maketrans("T", "U") if family.alphabet.takes_t_as_u else {}
     sequence = "".join(residue.letter for residue in residues).translate(alike)
-    rows = ["".join(letter for letter, _ in family.rows.residues(text)).translate(alike) for text in family.rows.texts]
+    rows = [family.rows.letters(text).translate(alike) for text in family.rows.texts]
     words = _words(sequence)
     shared = [len(words & _words(row)) for row in rows]
     candidates = sorted(range(len(rows)), key=lambda row: -shared[row])[:CANDIDATES]

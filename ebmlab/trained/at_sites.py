@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -14,14 +15,12 @@ from ebmlab.sequences.alignment_file import Rows
 from ebmlab.sequences.alphabet import UNKNOWN, Alphabet
 
 
-def at_sites(sequence: str, form: Preprocessing, *, unknown: int | None = None) -> tuple[Tensor, list[tuple[str, int]]]:
+def at_sites(sequence: str, form: Preprocessing) -> tuple[Tensor, list[tuple[str, int]]]:
     """The values of a sequence, and where its letters stand.
 
     Args:
-        sequence: as a row of the training alignment, with gaps and inserts; or one letter for each site of the model.
-            Where sites have numbers, also one letter for each number from the first site's to the last one's.
+        sequence: see `Sites`.
         form: of the training data, whose `letters` are known.
-        unknown: the value of letters that are not in the alphabet; None refuses them.
 
     Returns:
         Values `(d,)`, int64; and each letter that is no gap with its site from 0, or -1 if it stands at none.
@@ -35,30 +34,67 @@ def at_sites(sequence: str, form: Preprocessing, *, unknown: int | None = None) 
         >>> values.tolist(), residues
         ([1, 4], [('A', 0), ('C', -1), ('G', -1), ('U', 1)])
     """
-    text = "".join(sequence.split())
-    size = form.shape[0]
-    layouts = [(size, list(range(size)))]
-    if form.columns and form.width:
-        layouts.insert(0, (form.width, [int(column) - 1 for column in form.columns]))
-    elif numbers := site_numbers(form):
-        layouts.insert(0, (numbers[-1] - numbers[0] + 1, [number - numbers[0] for number in numbers]))
-    for width, chosen in layouts:
-        for inserts in (False, True):
-            rows = Rows([], [], inserts, form.gap)
-            letters = rows.columns(text)
-            if len(letters) == width:
-                site = {column: i for i, column in enumerate(chosen)}
-                found = [(letter, site.get(column, -1)) for letter, column in rows.residues(text)]
-                chosen_letters = "".join(letters[column] for column in chosen)
-                return _values(chosen_letters, Alphabet(form.letters, form.gap), unknown), found
-    row = ""
-    if len(layouts) == 2:
-        whole = "as a row of the alignment" if form.width else f"from {form.columns[0]} to {form.columns[-1]}"
-        row = f"{layouts[0][0]}, {whole}, or "
-    raise UserError(
-        f"the sequence has {how_many(len(text), 'letter')}, but must have {row}{size}, one for each site of the model: "
-        "align it, with - for gaps"
-    )
+    sites = Sites(form)
+    letters, rows, columns = sites.placed(sequence)
+    values, site = sites.values([letters])[0], {column: i for i, column in enumerate(columns)}
+    if (values < 0).any():
+        i = int((values < 0).int().argmax())
+        raise UserError(
+            f"the sequence has the letter {letters[i]} at site {i + 1}, which is not in {form.letters}: leave the "
+            "sequence out, or write a gap there"
+        )
+    return values, [(letter, site.get(column, -1)) for letter, column in rows.residues("".join(sequence.split()))]
+
+
+class Sites:
+    """The sites of a model that was trained on an alignment, at which sequences have letters.
+
+    A sequence is a row of the training alignment, with gaps and inserts; or it has one letter for each site of the
+    model. Where sites have numbers, it may also have one letter for each number from the first site's to the
+    last one's.
+
+    Args:
+        form: of the training data, whose `letters` are known.
+    """
+
+    def __init__(self, form: Preprocessing) -> None:
+        self._form, self._alphabet = form, Alphabet(form.letters, form.gap)
+        size = form.shape[0]
+        self._layouts = [(size, list(range(size)))]
+        if form.columns and form.width:
+            self._layouts.insert(0, (form.width, [int(column) - 1 for column in form.columns]))
+        elif numbers := site_numbers(form):
+            self._layouts.insert(0, (numbers[-1] - numbers[0] + 1, [number - numbers[0] for number in numbers]))
+
+    def placed(self, sequence: str) -> tuple[str, Rows, list[int]]:
+        """The letter of a sequence at each site, how its row is read, and the column of each site in it.
+
+        Raises:
+            UserError: it has another number of letters.
+        """
+        text = "".join(sequence.split())
+        for width, columns in self._layouts:
+            for inserts in (False, True):
+                rows = Rows([], [], inserts, self._form.gap)
+                letters = rows.columns(text)
+                if len(letters) == width:
+                    return "".join([letters[column] for column in columns]), rows, columns
+        size, row = len(self._layouts[-1][1]), ""
+        if len(self._layouts) == 2:
+            names = self._form.columns
+            whole = "as a row of the alignment" if self._form.width else f"from {names[0]} to {names[-1]}"
+            row = f"{self._layouts[0][0]}, {whole}, or "
+        raise UserError(
+            f"the sequence has {how_many(len(text), 'letter')}, but must have {row}{size}, one for each site of the "
+            "model: align it, with - for gaps"
+        )
+
+    def values(self, letters: Sequence[str]) -> Tensor:
+        """The values of letters at all sites, int64 `(N, d)`; -1 for those that are not in the alphabet."""
+        if "-" not in self._alphabet.letters and self._alphabet.gap_value is not None:
+            letters = [text.replace("-", self._alphabet.gap) for text in letters]
+        values = torch.from_numpy(self._alphabet.encode(letters)).long()
+        return values.masked_fill_(values == UNKNOWN, -1)
 
 
 def site_numbers(form: Preprocessing) -> list[int]:
@@ -74,17 +110,3 @@ def site_numbers(form: Preprocessing) -> list[int]:
         return []
     numbers = [int(name) for name in form.columns]
     return numbers if all(a < b for a, b in itertools.pairwise(numbers)) else []
-
-
-def _values(letters: str, alphabet: Alphabet, unknown: int | None) -> Tensor:
-    if "-" not in alphabet.letters and alphabet.gap_value is not None:
-        letters = letters.replace("-", alphabet.gap)
-    values = torch.from_numpy(alphabet.encode([letters])[0]).long()
-    is_unknown = values == UNKNOWN
-    if unknown is None and is_unknown.any():
-        site = int(is_unknown.int().argmax())
-        raise UserError(
-            f"the sequence has the letter {letters[site]} at site {site + 1}, which is not in "
-            f"{alphabet.letters}: leave the sequence out, or write a gap there"
-        )
-    return values if unknown is None else values.masked_fill(is_unknown, unknown)

@@ -151,8 +151,7 @@ class TrainedModel:
         """
         require_count("sample", n=n, batch_size=batch_size)
         sizes = [min(batch_size, n - first) for first in range(0, n, batch_size)]
-        parts = [self.learner.draw(self._energy.random(size), num_steps, denoise=denoise) for size in sizes]
-        return self.preprocessing.to_raw(torch.cat(parts))
+        return self.preprocessing.to_raw(torch.cat([*self.learner.draws(sizes, num_steps, denoise=denoise)]))
 
     @torch.no_grad()
     def features(self, raw: Numbers) -> Any:

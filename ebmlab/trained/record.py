@@ -11,8 +11,9 @@ from ebmlab.errors import UserError
 from ebmlab.io.described import described, fill, rebuilding
 from ebmlab.io.old_names import current_class
 from ebmlab.io.rebuilding import rebuild
-from ebmlab.samplers import Sampler
+from ebmlab.samplers import GibbsSweep, Sampler
 from ebmlab.samplers.draws import Draws
+from ebmlab.samplers.usual import usual_sampler
 from ebmlab.settings import require_count
 
 NUM_STEPS = {  # of the learners that draw by their sampler alone; the default of each
@@ -25,6 +26,9 @@ NUM_STEPS = {  # of the learners that draw by their sampler alone; the default o
     "RatioMatching": 1000,
     "ScoreMatching": 100,
 }
+
+SWEEPING = ("BoltzmannLearning", "PseudoLikelihood")  # by `GibbsSweep` where no sampler is named
+ASKING = ("ContrastiveDivergence", "JointClassifier")  # for a sampler
 
 
 class Record(Draws):
@@ -53,10 +57,13 @@ def recorded(path: Path, checkpoint: Mapping[str, Any]) -> Record | None:
     class_path, settings = described(path, checkpoint)
     class_path = current_class(str(class_path), settings)
     name = class_path.rpartition(".")[2]
-    if not class_path.startswith("ebmlab.learners.") or name not in NUM_STEPS or not settings.get("sampler"):
+    named = settings.get("sampler")
+    if not class_path.startswith("ebmlab.learners.") or name not in NUM_STEPS or (name in ASKING and not named):
         return None
     with rebuilding(path):
-        energy, sampler = rebuild(settings.get("energy")), rebuild(settings["sampler"])
+        energy, sampler = rebuild(settings.get("energy")), rebuild(named)
+        if isinstance(energy, Energy) and not named:
+            sampler = GibbsSweep() if name in SWEEPING else usual_sampler(energy.domain)
         if not isinstance(energy, Energy) or not isinstance(sampler, Sampler):
             raise UserError(f"its energy is a {type(energy).__name__}, its sampler a {type(sampler).__name__}")
         record = Record(name, energy, sampler=sampler, num_steps=settings.get("num_steps", NUM_STEPS[name]))

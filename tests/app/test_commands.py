@@ -152,7 +152,8 @@ def test_names_of_runs_at_wandb(folder: str, name: str, tmp_path: Path, monkeypa
 def test_evaluations_of_two_checkpoints_stand_side_by_side(run: Run, brief_run: Path) -> None:
     last, early = Path("runs/grbm_digits/a/checkpoints/last.ckpt"), Path("runs/grbm_digits/a/checkpoints/early.ckpt")
     shutil.copy(last, early)
-    run("fit", "--trainer.max_epochs=2", "--ckpt_path=last", "--model.init_args.lr_scheduler=null")
+    grid = "--callbacks.SampleGrid.every_n_epochs=1"
+    run("fit", "--trainer.max_epochs=2", "--ckpt_path=last", "--model.init_args.lr_scheduler=null", grid)
     for checkpoint in (last, early, last):
         run("test", "--ckpt_path", checkpoint, bare=True)
     steps = [torch.load(path, weights_only=True)["global_step"] for path in (early, last)]

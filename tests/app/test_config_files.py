@@ -211,7 +211,7 @@ def test_callbacks_by_flags(resolve: Resolve) -> None:
 
 def test_an_added_callback_inherits_no_option_of_a_removed_one(resolve: Resolve) -> None:
     config = resolve("--callbacks.ParameterImages=false", "--callbacks.EnergyLandscape=true", bare=False)
-    assert names(config) == [*FULL, "SampleGrid", "FID", "EnergyLandscape"]
+    assert names(config) == [*FULL, "FID", "EnergyLandscape"]
     assert options(config, "EnergyLandscape")["every_n_epochs"] == 1
 
 

@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from helpers_trainer import quiet_trainer
 
 import ebmlab
+from ebmlab.app import convert, plain_yaml
 from ebmlab.app.cli import main
 from ebmlab.app.own_runs import is_own
 from ebmlab.datamodules import Alignment, Arrays
 from ebmlab.energies import RBM, CategoricalRBM, Energy, Ising, Potts
+from ebmlab.errors import UserError
 from ebmlab.evaluation import ais
 from ebmlab.exchange import read, write
 from ebmlab.io.files import load_checkpoint
@@ -55,6 +58,34 @@ def test_a_problem_becomes_a_run_that_every_command_takes(folder: None, capsys: 
         pack(Path("mine/checkpoints/last.ckpt"), Path("packed"), "packed", "# P") and Path("packed/model.ckpt")
     )
     assert kept["origin"]["kind"] == "coo"
+
+
+def test_a_config_that_no_command_would_read_is_not_written(
+    folder: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convert, "MOST", 51)
+    main(["convert", "spins.coo", "mine"])
+    said = capsys.readouterr().out
+    assert "\nnot carried over: config.yaml: it would hold 52 values, and 51 are read at most\nmine\n" in said
+    assert [path.name for path in Path("mine").iterdir()] == ["checkpoints"]
+    assert ebmlab.load("mine").energy(np.array([[1, 1, 1]], np.int8)).item() == pytest.approx(-0.15)
+    monkeypatch.setattr(convert, "MOST", 52)
+    main(["convert", "spins.coo", "other"])
+    assert Path("other/config.yaml").is_file() and "not carried over" not in capsys.readouterr().out
+
+
+def test_a_written_config_is_one_that_is_read(folder: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    main(["convert", "spins.coo", "mine"])
+    text = Path("mine/config.yaml").read_text()
+    config = plain_yaml.plain_yaml(text, "mine")
+    assert text == yaml.safe_dump(config, default_flow_style=None, width=120)
+    size = plain_yaml.num_values(config)
+    assert size == 37 + 4 * 3 + 3
+    monkeypatch.setattr(plain_yaml, "MOST", size)
+    assert plain_yaml.plain_yaml(text, "mine") == config
+    monkeypatch.setattr(plain_yaml, "MOST", size - 1)
+    with pytest.raises(UserError, match=f"stands for {size} values, and may for {size - 1} at most"):
+        plain_yaml.plain_yaml(text, "mine")
 
 
 def test_an_rbm_of_pixels_is_tested_on_data(folder: None) -> None:
@@ -178,27 +209,48 @@ def test_how_raw_data_become_states_is_kept_or_said_to_be_lost(
     assert copy.preprocessing == own.preprocessing and own.preprocessing.columns == ("q0", "q1", "q2")
     np.testing.assert_array_equal(own.energy(x), copy.energy(x))
     main(["convert", "own.ckpt", "own.npz"])
+    said = capsys.readouterr().out
+    assert "not carried over: bits x, which became spins 2 x - 1" in said and "become states" not in said
+    found = read("own.npz")
+    assert found.names == ("q0", "q1", "q2")
+    np.testing.assert_allclose(found.energy(torch.from_numpy(2 * x - 1).float()), own.energy(x), atol=1e-6)
+    np.savetxt("levels.csv", 7 * x, "%g", ",", header="q0,q1,q2", comments="")
+    fitted(RBM(3, 2), Arrays("levels.csv", domain="binary", binarize=True, max_value=7, batch_size=10))
+    main(["convert", "own.ckpt", "levels.npz"])
     assert "not carried over: how raw data become states" in capsys.readouterr().out
-    assert read("own.npz").names == ("q0", "q1", "q2")
 
 
+@pytest.mark.parametrize("source", ["qubo.coo", "mine"])
 def test_of_a_problem_on_bits_only_files_on_spins_lose_the_bits(
-    folder: None, capsys: pytest.CaptureFixture[str]
+    source: str, folder: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The energies of a file's own states are those of the run's raw data, unless `convert` says what is lost."""
+    """The energies of a file's states are the problem's, up to the offset that `convert` names."""
     pytest.importorskip("dimod")
     Path("qubo.coo").write_text("# vartype=BINARY\n0 0 1.5\n0 1 -2\n")
     bits, value = np.array([[0, 0], [1, 0], [0, 1], [1, 1]]), np.array([0, 1.5, 0, -0.5])
     main(["convert", "qubo.coo", "mine"])
     energies = ebmlab.load("mine").energy(bits)
     np.testing.assert_allclose(energies - energies[0], value, atol=1e-6)
-    for name in ("out.json", "out.coo", "out.npz"):
+    for name, offset in (("out.json", 0.0), ("out.coo", 0.25), ("out.npy", 0.25), ("out.npz", 0.0)):
         capsys.readouterr()
-        main(["convert", "mine", name])
-        found, kept = read(name), name == "out.json"
+        main(["convert", source, name])
+        found, kept, said = read(name), name == "out.json", capsys.readouterr().out
         assert found.form == ("bits" if kept else "spins")
-        assert ("not carried over: how raw data become states" in capsys.readouterr().out) is not kept
-        np.testing.assert_allclose(found.energy(found.states(bits if kept else 2 * bits - 1)), energies, atol=1e-6)
+        assert ("not carried over: bits x, which became spins 2 x - 1\n" in said) is not kept
+        assert ("not carried over: the offset 0.25, by which energies differ from the file's\n" in said) is (offset > 0)
+        np.testing.assert_allclose(found.value(found.states(bits if kept else 2 * bits - 1)) + offset, value, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:You are trying to `self.log")
+def test_an_own_model_of_bits_becomes_a_problem_on_bits(folder: None) -> None:
+    pytest.importorskip("dimod")
+    x = np.random.default_rng(0).integers(0, 2, (40, 3))
+    np.savetxt("bits.csv", x, "%d", ",", header="a,b,c", comments="")
+    fitted(Ising.learnable(3), Arrays("bits.csv", domain="spin", batch_size=10))
+    main(["convert", "own.ckpt", "own.bqm"])
+    found = read("own.bqm")
+    assert found.form == "bits" and found.names == ("a", "b", "c")
+    np.testing.assert_allclose(found.value(found.states(x)), ebmlab.load("own.ckpt").energy(x), atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:You are trying to `self.log")
@@ -216,7 +268,8 @@ def test_columns_that_are_called_alike_become_numbers(folder: None, capsys: pyte
         (["gone.coo", "a"], "gone.coo: no such file"),
         (["spins.coo", "model.npz"], "is there already"),
         (["spins.coo", "a", "--kind", "gone"], "there is no format gone"),
-        (["spins.coo", "a.xyz"], "say which kind"),
+        (["spins.coo", "a.xyz"], "say which kind (--kind): dimod, edges"),
+        (["gone.coo", "model-v1.2"], "model-v1.2 ends in .2, as no format's files do: choose a folder without a dot"),
         pytest.param(
             ["spins.coo", "gone/deep/a.h5"],
             "holds an RBM",

@@ -52,7 +52,8 @@ def full(*args: Any, **kwargs: Any) -> None:
 def test_a_full_disk(where: str, fails: Fails, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a checkpoint, a row of metrics (and again on finalising) or a picture is written."""
     monkeypatch.setattr(where, full)
-    assert fails("fit", "--trainer.max_epochs=2", "--name=a") == "error: somewhere/last.ckpt: No space left on device"
+    fit = ("fit", "--trainer.max_epochs=2", "--name=a", "--callbacks.SampleGrid.every_n_epochs=1")
+    assert fails(*fit) == "error: somewhere/last.ckpt: No space left on device"
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")

@@ -96,6 +96,18 @@ def hostile(
     assert not [path for path in written if SECRET.encode() in path.read_bytes()], "no variable may leak"
 
 
+@pytest.mark.parametrize("module", ["importlib", "contextlib", "pathlib", "ebmlab", "signal"])
+def test_a_safe_path_keeps_python_itself_from_the_working_directory(module: str, tmp_path: Path) -> None:
+    """As SECURITY.md says: `python -m` looks for modules there before ebmlab can leave the folder out."""
+    (tmp_path / f"{module}.py").write_text(MARK)
+    environment = os.environ | {"PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-m", "ebmlab", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"ebmlab {ebmlab.__version__}\n" and [path.name for path in tmp_path.iterdir()] == [
+        f"{module}.py"
+    ]
+
+
 def callback(path: str, /, **options: Any) -> dict[str, Any]:
     return {"class_path": path, "init_args": options}
 
@@ -264,12 +276,12 @@ def test_links_are_refused_for_another_config_of_the_users_too(
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     hostile({"seed_everything": 1})
-    shutil.rmtree(RUN / "images")
+    fit = ("fit", f"--ckpt_path={CHECKPOINT}", "--trainer.max_epochs=2", "--callbacks.SampleGrid.every_n_epochs=1")
     (RUN / "images").symlink_to(elsewhere)
-    assert "is a link to" in fails("fit", f"--ckpt_path={CHECKPOINT}", "--trainer.max_epochs=2")
+    assert "is a link to" in fails(*fit)
     (RUN / "images").unlink()
     os.mkfifo(RUN / "rollbacks.csv")
-    assert "is a pipe" in fails("fit", f"--ckpt_path={CHECKPOINT}", "--trainer.max_epochs=2")
+    assert "is a pipe" in fails(*fit)
     assert not list(elsewhere.iterdir())
 
 

@@ -152,26 +152,33 @@ def test_options_are_not_abbreviated(
     assert not list(tmp_path.iterdir())
 
 
+NOBODY_WRITES = ("Operation not permitted", "Permission denied", "Read-only file system", "No such file or directory")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /sys, in which nobody makes folders")
 @pytest.mark.parametrize(
-    "words",
+    ("words", "message"),
     [
-        ["predict", "--ckpt_path=zoo/rbm-digits", "--output=/sys/a/b"],
-        ["zoo", "export", "zoo/rbm-digits", "/sys/a/b.pt2"],
+        (["zoo", "export", "zoo/rbm-digits", "/sys/a/b.pt2"], "/sys/a: {}"),
+        (["predict", "--ckpt_path=zoo/rbm-digits", "--output=/sys/a/b"], "/sys/a/b/samples.pt {}"),
+        (["predict", "--ckpt_path=zoo/rbm-digits", "--output=/sys/b.npy"], "/sys/b.npy {}"),
+        (["score", "x.npy", "--ckpt_path=zoo/rbm-digits", "--output=/sys/a/b.csv"], "/sys/a/b.csv {}"),
+        (["features", "x.npy", "--ckpt_path=zoo/rbm-digits", "--output=/sys/b.npy"], "/sys/b.npy {}"),
+        (["complete", "x.npy", "--given=top", "--ckpt_path=zoo/rbm-digits", "--output=/sys/b.npy"], "/sys/b.npy {}"),
     ],
 )
-def test_a_folder_that_cannot_be_made(
-    words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_folder_that_cannot_be_written_is_refused_before_work(
+    words: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Before data are read, too: there is no x.npy."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["ebmlab"])
     code, lines = said(capfd, *words)
+    mend = "cannot be written ({}): name another file (--output)"
     assert code == 2 and len(lines) == 1
-    assert lines[0] in (
-        "error: /sys/a: Operation not permitted",
-        "error: /sys/a: Permission denied",
-        "error: /sys/a: Read-only file system",
-    )
+    assert lines[0] in [
+        f"error: {message.format(why if words[0] == 'zoo' else mend.format(why))}" for why in NOBODY_WRITES
+    ]
 
 
 @pytest.mark.parametrize(

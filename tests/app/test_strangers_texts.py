@@ -30,6 +30,7 @@ from ebmlab.io import zoo
 from ebmlab.io.files import read_text
 from ebmlab.io.zoo import pack, pull
 from ebmlab.reading.pictures import FORMATS, SUFFIXES, read_picture
+from ebmlab.trained import likelihood
 from ebmlab.trained.likelihood import Kept
 
 ROOT = Path(__file__).parents[2]
@@ -184,6 +185,7 @@ def test_a_log_z_that_is_none_is_not_read(wrong: dict[str, object], tmp_path: Pa
 
 
 def test_a_pulled_log_z_is_checked_and_shown_as_its_makers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(likelihood, "STEPS", 10)
     monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path / "cache"))
     source, theirs = zoo.checkpoint("zoo/rbm-digits"), tmp_path / "theirs"
     assert source is not None

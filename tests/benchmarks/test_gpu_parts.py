@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -26,7 +27,7 @@ def test_each_part_has_its_limit_and_its_result(tmp_path: Path, capsys: pytest.C
     begin = time.monotonic()
     listed = [Part("hangs", HANGS, 0.3), Part("raises", RAISES, 9), Part("fine", FINE, 9)]
     assert not run(listed, tmp_path, seconds=30)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 50  # of the 60 s that it would take
     results = json.loads((tmp_path / "results.json").read_text())
     ended = {name: result["ended"] for name, result in results.items()}
     assert ended == {"hangs": "over its time", "raises": "failed with exit code 1", "fine": "fine"}
@@ -35,14 +36,14 @@ def test_each_part_has_its_limit_and_its_result(tmp_path: Path, capsys: pytest.C
 
 
 def test_ctrl_c_ends_the_part_that_runs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    late = tmp_path / "late"
-    code = f"import os, time; os.kill(os.getppid(), 2); time.sleep(0.3); open({str(late)!r}, 'w')"
+    own = tmp_path / "pid"
+    code = f"import os, time; open({str(own)!r}, 'w').write(str(os.getpid())); os.kill(os.getppid(), 2); time.sleep(60)"
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with pytest.raises(KeyboardInterrupt):
-        run([Part("stopped", [sys.executable, "-S", "-c", code], 9)], tmp_path, seconds=9)
-    time.sleep(0.6)
-    assert not late.exists()
+        run([Part("stopped", [sys.executable, "-S", "-c", code], 60)], tmp_path, seconds=60)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(own.read_text()), 0)
 
 
 def test_what_was_not_reached_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,6 +143,27 @@ def test_a_run_killed_in_its_last_evaluation_catches_up_on_it(setup, squares, tm
         else:
             trainer.fit(learner, datamodule=squares, ckpt_path=path)
             assert callback.ran == [("fit", 8)] and trainer.callback_metrics["test/step"] == 8
+    again = Record(every_n_epochs=9, at_start=False)
+    learner, trainer = setup([again, ModelCheckpoint(tmp_path, save_last=True)], **settings)
+    trainer.fit(learner, datamodule=squares, ckpt_path=path)
+    assert again.ran == []
+
+
+def test_the_evaluation_after_the_last_checkpoint_is_not_made_again(setup, squares, tmp_path):
+    """The third epoch is no multiple of two: its evaluation joins `last.ckpt`, of which all else stays the same."""
+    path, ran, ended = tmp_path / "last.ckpt", [], []
+    for end in (3, 3, 4):
+        callbacks = [Record(every_n_epochs=2), type("Other", (Record,), {})(every_n_epochs=2)]
+        keep = ModelCheckpoint(tmp_path, save_last=True, save_on_train_epoch_end=True)
+        settings = {"max_epochs": end, "limit_val_batches": 1, "enable_checkpointing": True}
+        learner, trainer = setup([RunState(), *callbacks, keep], **settings)
+        trainer.fit(learner, datamodule=squares, ckpt_path=path if ran else None, weights_only=True)
+        ran.append([[step for _, step in callback.ran] for callback in callbacks])
+        ended.append(learner)
+    assert ran == [[[0, 8, 12]] * 2, [[], []], [[16], [16]]]
+    whole, trainer = setup([RunState()], max_epochs=4, limit_val_batches=1)
+    trainer.fit(whole, datamodule=type(squares)())
+    assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), ended[-1].parameters(), strict=True))
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ from ebmlab.learners import ContrastiveDivergence, EnergyDiscrepancy, FromNoise,
 from ebmlab.product import Product
 from ebmlab.samplers import MALA, BlockGibbs
 
+pytestmark = pytest.mark.usefixtures("drafts")
 TIMES = torch.tensor([3, 1, 0, 0])  # of each four samples; the mean is 1
 
 

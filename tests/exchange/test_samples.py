@@ -127,16 +127,16 @@ def test_score_says_whether_samples_follow_the_law(folder: None, capsys: pytest.
 
 
 def test_a_large_model_is_judged_by_the_first_file(folder: None, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("free.coo").write_text("# vartype=SPIN\n" + "".join(f"{i} {i} 0.5\n" for i in range(60)))
+    Path("free.coo").write_text("# vartype=SPIN\n" + "".join(f"{i} {i} 0.5\n" for i in range(30)))
     main(["convert", "free.coo", "free"])
-    law = np.random.default_rng(0).random((2, 1000, 60)) < 1 / (1 + np.exp(1))
+    law = np.random.default_rng(0).random((2, 1000, 30)) < 1 / (1 + np.exp(1))
     np.save("good.npy", 2 * law[0] - 1)
     np.save("more.npy", 2 * law[1] - 1)
     np.save("bad.npy", 1 - 2 * law[1])
     main(["score", "good.npy", "more.npy", "bad.npy", "--ckpt_path", "free", "--law"])
     verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  law")]
     assert "too many" in verdicts[0] and "no sign" in verdicts[1] and "NOT" in verdicts[2]
-    np.save("held.npy", np.repeat(2 * law[0, :150].reshape(15, 10, 60) - 1, 50, axis=0))  # 10 chains, 50 steps a state
+    np.save("held.npy", np.repeat(2 * law[0, :150].reshape(15, 10, 30) - 1, 50, axis=0))  # 10 chains, 50 steps a state
     main(["score", "held.npy", "more.npy", "bad.npy", "--ckpt_path", "free", "--law"])
     verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  law")]
     assert "too many" in verdicts[0] and "no sign" in verdicts[1] and "NOT" in verdicts[2]

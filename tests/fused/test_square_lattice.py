@@ -21,7 +21,7 @@ def redrawn(coupling: float) -> tuple[Tensor, Tensor]:
     words = lattice.random(DEVICE)
     white = torch.arange(SIDE).view(-1, 1).add(torch.arange(SIDE)) % 2 == 1
     found: list[Tensor] = []
-    for _ in range(12):
+    for _ in range(8):
         lattice.sweep(words)
         spins = lattice.spins(words).cpu().long()
         pull = sum(spins.roll(shift, axis) for shift in (-1, 1) for axis in (0, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from ebmlab.app.failures import in_one_line
 from ebmlab.app.run_folder import how_to_go_on
 from ebmlab.app.signals import Stopped
 from ebmlab.datamodules import ising_samples
-from ebmlab.energies import Ising, reference
+from ebmlab.energies import Ising, NoisyMLP, RealMLP, reference
 from ebmlab.evaluation import ais, exchange_log_z, saved_chains
 from ebmlab.io import progress
 from ebmlab.io.progress import Meter
+from ebmlab.learners import ContrastiveDivergence, DenoisingScoreMatching, DiffusionRecovery
 from ebmlab.samplers import Gibbs, TrajectoryTempered
+from ebmlab.samplers.draws import Draws
 
 
 @pytest.fixture
@@ -76,6 +79,36 @@ def test_replica_exchange_completions_and_samples_of_a_lattice_speak(
         "Ising samples 4x4, sweep 1 of 2",
         "completing, sample 1 of 2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("learner", "steps"),
+    [
+        (lambda: ContrastiveDivergence(Ising.lattice(3, 0.2), Gibbs(), num_steps=4), 4),
+        (lambda: DiffusionRecovery(NoisyMLP(2), noise_levels=[0.3, 1.0, 4.0], num_steps=4), 12),
+        (lambda: DenoisingScoreMatching(NoisyMLP(2, lowest=0.3), noise_levels=[0.3, 1.0], num_steps=4), 8),
+        (lambda: DenoisingScoreMatching(RealMLP(2), noise_levels=[0.3, 1.0], num_steps=4), 4),
+    ],
+)
+def test_a_batch_of_chains_tells_its_steps(
+    learner: Callable[[], Draws], steps: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line is that of the last step, also where a walk takes so many steps at each of several noise levels."""
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "pause", lambda spent: -1.0)
+    drawn = list(learner().draws([3, 0, 2]))
+    lines = capsys.readouterr().err.splitlines()
+    counts = [*range(1, steps + 1), *range(2 * steps + 1, 3 * steps + 1)]
+    assert [line.rpartition(",")[0] for line in lines] == [f"sampling, step {k} of {3 * steps}" for k in counts]
+    assert [len(x) for x in drawn] == [3, 0, 2]
+
+
+def test_batches_are_those_of_chains_drawn_one_after_the_other() -> None:
+    learner = ContrastiveDivergence(energy := Ising.lattice(3, 0.2), Gibbs(), num_steps=4)
+    torch.manual_seed(0)
+    expected = [learner.draw(energy.random(n), 5) for n in (3, 2)]
+    torch.manual_seed(0)
+    torch.testing.assert_close(list(learner.draws([3, 2], 5, shown=False)), expected, rtol=0, atol=0)
 
 
 def test_an_interrupted_ais_says_what_it_kept(

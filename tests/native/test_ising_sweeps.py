@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers_native import replace, unchecked
+from helpers_native import compiled, replace, unchecked
 from helpers_tier import cases
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from ebmlab.native import ising_sweeps as module
-from ebmlab.native import library, sweeps
+from ebmlab.native import sweeps
 from ebmlab.native.ising_sweeps import HEAT_BATH, kernels, sweep
 from ebmlab.native.sweeps import BLOCK, Rows
 from ebmlab.testing import chi_square_p
@@ -308,16 +308,14 @@ def test_defaults_of_torch_do_not_reach_the_kernel() -> None:
     assert bool((table == 1).all())
 
 
-def exponential(folder: Path) -> Callable[[Tensor], Tensor]:
+def exponential(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Tensor], Tensor]:
     """The kernel's own exp."""
-    source = folder / "exponentials.cpp"
-    source.write_text(
+    text = (
         '#include "exponential.hpp"\n'
         'extern "C" void exponentials(float* x, long n) {\n'
         "  for (long i = 0; i < n; i += FLOATS) store(x + i, exponential(load(x + i)));\n}\n"
     )
-    made = library.compiled(source)
-    assert made is not None
+    made = compiled(text, folder, monkeypatch)
 
     def call(x: Tensor) -> Tensor:
         out = x.clone()
@@ -328,8 +326,7 @@ def exponential(folder: Path) -> Callable[[Tensor], Tensor]:
 
 
 def test_exp_is_right_to_a_millionth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EBMLAB_CACHE", str(tmp_path))
-    exp = exponential(tmp_path)
+    exp = exponential(tmp_path, monkeypatch)
     x = torch.cat([-torch.logspace(-30, 1.9395, 2**20), -87 * torch.rand(2**20)]).float()
     assert float((exp(x).double() / x.double().exp() - 1).abs().max()) < 2e-7
     ends = torch.tensor([0.0, -0.0, -math.inf, math.nan, -math.nan, -88.0, -1e30, -1e-45] * 2)

@@ -101,7 +101,7 @@ def test_a_step_depends_on_the_state_and_the_generator_alone(later: bool) -> Non
 
 def test_steps_from_one_state_have_hidden_units_of_their_own() -> None:
     """The mean of x after one step is that of p(x' | x), by enumeration of h, from many steps of one state."""
-    rbm, n = wild_rbm(), 20_000
+    rbm, n = wild_rbm(), 4000
     state = BlockGibbs().init(rbm, rbm.domain.random(1))
     torch.manual_seed(1)
     with torch.no_grad():

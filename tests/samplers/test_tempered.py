@@ -217,7 +217,7 @@ def test_evaluations_are_those_of_the_energy(kernel: Sampler, swap_every: int) -
 
 
 KEEPING = [DMALA(0.4), DULA(0.1), GWG(), ACS(), AnyScale("first"), DLMC(0.2), DiscreteHAMS(0.2), PathAuxiliary(3)]
-ON_REALS = [MALA(0.05), HMC(0.05), NUTS(0.1), UnderdampedLangevin(0.05, adjusted=True)]
+ON_REALS = [MALA(0.05), HMC(0.05), NUTS(0.5), UnderdampedLangevin(0.05, adjusted=True)]
 
 
 @pytest.mark.parametrize("kernel", [*KEEPING, *ON_REALS, BlockGibbs()], ids=str)

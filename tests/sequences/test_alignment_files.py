@@ -10,7 +10,7 @@ import pytest
 
 from ebmlab.errors import UserError
 from ebmlab.sequences import Alphabet, read_family
-from ebmlab.sequences.alignment_file import find, read_rows
+from ebmlab.sequences.alignment_file import Rows, find, read_rows
 
 ROWS = ["AC-DE", "GCHDE", "-CHDK"]
 FASTA = ">one first\r\nAC-\r\nDE\r\n\r\n>two\r\nGCHDE\r\n>one\r\n-CHDK\r\n"  # a name that comes twice, wrapped lines
@@ -206,3 +206,10 @@ def test_an_alphabet_of_nucleotides_takes_t_and_u_alike() -> None:
         assert 255 in (Alphabet.of(letters).encode(["TUX"])[0, :3])
         own = Alphabet.of(letters)
         assert [own.letters[k] for k in own.encode(["TU"])[0] if k != 255] == [a for a in "TU" if a in own.letters]
+
+
+@pytest.mark.parametrize("inserts", [False, True])
+@pytest.mark.parametrize("gap", ["-", "X", "x"])
+def test_letters_are_those_of_residues(inserts: bool, gap: str) -> None:
+    rows, text = Rows([], [], inserts, gap), "A-c.XxD--e.K\N{LATIN SMALL LETTER SHARP S}"
+    assert rows.letters(text) == "".join(letter for letter, _ in rows.residues(text))

@@ -18,15 +18,16 @@ import ebmlab
 from ebmlab import learners
 from ebmlab.data.interface import Data
 from ebmlab.domains import Binary, Real
-from ebmlab.energies import RBM, Energy, Ising
+from ebmlab.energies import RBM, Energy, Ising, Potts, RealMLP
 from ebmlab.errors import UserError
+from ebmlab.io.rebuilding import describe
 from ebmlab.learners import ContrastiveDivergence, FromData, GradientGuided, Learner, RatioMatching
 from ebmlab.samplers import (
     DMALA,
     ULA,
     BlockGibbs,
 )
-from ebmlab.trained.record import NUM_STEPS
+from ebmlab.trained.record import ASKING, NUM_STEPS, Record, recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore::lightning_fabric.utilities.warnings.PossibleUserWarning")
 
@@ -171,6 +172,31 @@ def test_records_are_of_the_learners_that_draw_by_their_sampler_alone() -> None:
     own = {name for name, kind in kinds.items() if kind.walk is not Learner.walk or kind.draw is not Learner.draw}
     steps = {name: inspect.signature(kind).parameters["num_steps"].default for name, kind in kinds.items()}
     assert {name: steps[name] for name in kinds if name not in {*own, "Learner"}} == NUM_STEPS
+
+
+DEFAULTS: dict[str, Any] = {
+    "BoltzmannLearning": lambda: Potts(3, 2),
+    "PseudoLikelihood": lambda: Potts(3, 2),
+    "RatioMatching": lambda: RBM(3, 2),
+    "ConditionalNoiseContrast": lambda: RealMLP(2),
+    "NoiseContrast": lambda: RealMLP(2),
+    "ScoreMatching": lambda: RealMLP(2),
+}
+
+
+def test_learners_that_ask_for_no_sampler_have_a_default() -> None:
+    assert {*DEFAULTS, *ASKING} == {*NUM_STEPS}
+    for name in NUM_STEPS:
+        default = inspect.signature(getattr(learners, name)).parameters["sampler"].default
+        assert (default is inspect.Parameter.empty) == (name in ASKING)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_record_has_the_sampler_of_a_learner_that_was_given_none(name: str, tmp_path: Path) -> None:
+    learner = getattr(learners, name)(DEFAULTS[name]())
+    saved = {"_class_path": f"ebmlab.learners.{name}", "energy": describe(learner.energy)}
+    found = recorded(tmp_path, {"state_dict": learner.state_dict(), "hyper_parameters": saved})
+    assert isinstance(found, Record) and describe(found.sampler) == describe(learner.sampler)
 
 
 def test_a_model_goes_to_the_device_that_is_asked_for() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ebmlab.native import add_product
+from ebmlab.native.value_pairs import count_pairs
 
 ROWS = 512  # of a block: as many make a product fast
 
@@ -58,6 +59,15 @@ class HalfMatrix:
         """Adds a symmetric product `factor * left @ right.T` of matrices `(n, k)`."""
         for rows, block in self:
             add_product(block, left[rows], right[rows.start :].T, alpha=factor)
+
+    def count(self, values: Tensor, weight: float | Tensor) -> None:
+        """Adds the products of one-hot states whose values are known, `(d, B)`, as `count_pairs` counts them."""
+        d, q = len(values), self.size // len(values)
+        for rows, block in self:
+            first, last, width = rows.start // q, rows.stop // q, block.shape[1]
+            i, j = pairs = torch.cartesian_prod(*(torch.arange(first, n, device=block.device) for n in (last, d))).T
+            places = (i - first) * (q * width) + (j - first) * q
+            count_pairs(values, q, weight, pairs=pairs.T, places=places, out=block, width=width)
 
     def columns(self, number: int) -> Tensor:
         """The columns `(n, r)` whose numbers are those of the rows of a block; a copy."""

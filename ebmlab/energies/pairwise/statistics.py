@@ -11,8 +11,10 @@ from torch import Tensor
 from ebmlab.energies.energy import Energy
 from ebmlab.energies.pairwise.half_matrix import HalfMatrix
 from ebmlab.energies.weighted_sum import WeightedSum
+from ebmlab.native.value_pairs import COUNTS, count_pairs, count_sites, values_of
 
 AT_ONCE = 1000  # states that become floats at a time
+COUNTED = 2**14  # states that are counted at a time
 
 
 class Moments(NamedTuple):
@@ -41,12 +43,17 @@ class Moments(NamedTuple):
 
     def add(self, x: Tensor, weight: Tensor | float = 1.0) -> None:
         """Adds states `(N, ...)` of any type, with a weight each, `(N,)`, or one for all."""
-        for begin in range(0, len(x), AT_ONCE):
-            part = x[begin : begin + AT_ONCE].flatten(1).to(self.one)
-            if isinstance(weight, Tensor):
-                weighted, factor = part * weight[begin : begin + AT_ONCE].to(part).unsqueeze(1), 1.0
-            else:
-                weighted, factor = part, weight
+        for part, own in _batches(x, weight, COUNTED):
+            if (values := _values(part, self.one)) is None:
+                self._add_products(part, own)
+                continue
+            self.one.add_(count_sites(values, self.values, own, dtype=self.one.dtype).flatten())
+            self.two.count(values, own)
+
+    def _add_products(self, x: Tensor, weight: Tensor | float) -> None:
+        for part, own in _batches(x, weight, AT_ONCE):
+            part = part.flatten(1).to(self.one)
+            weighted, factor = (part * own.to(part).unsqueeze(1), 1.0) if isinstance(own, Tensor) else (part, own)
             self.one.add_(weighted.sum(0), alpha=factor)
             self.two.add(weighted.T, part.T, factor)
 
@@ -114,6 +121,18 @@ def connected(x: Tensor, weights: Tensor | None = None, pseudo_count: float = 0.
     return torch.cat([part.view(q, -1, q).transpose(0, 1).flatten() for part in found.covariances()])
 
 
+def _batches(x: Tensor, weight: Tensor | float, size: int) -> Iterator[tuple[Tensor, Tensor | float]]:
+    """States and their weights, some at a time."""
+    for begin in range(0, len(x), size):
+        own = weight[begin : begin + size] if isinstance(weight, Tensor) else weight
+        yield x[begin : begin + size], own
+
+
+def _values(x: Tensor, sums: Tensor) -> Tensor | None:
+    """The values of states `(d, B)` if a kernel can count them, and add them to sums; else None."""
+    return values_of(x) if sums.device.type == "cpu" and sums.dtype in COUNTS else None
+
+
 class PottsSum(WeightedSum):
     """The weighted sum of energies of a Potts model, from the sums of [x_i = a] and of [x_i = a][x_j = b] alone."""
 
@@ -130,6 +149,12 @@ class PottsSum(WeightedSum):
             raise TypeError(f"{type(self._energy).__name__} has no hidden units")
         if self._all is not None:
             self._all.add(x, weight)
+            return
+        if (values := _values(x, self._two)) is not None:
+            q = x.shape[2]
+            self._one += count_sites(values, q, weight, dtype=self._one.dtype)
+            places = torch.arange(0, self._two.numel(), q * q, device=x.device)
+            count_pairs(values, q, weight, pairs=self._pairs, places=places, out=self._two, width=q)
             return
         x = x.to(self._field)
         factor = weight.to(x).view(-1, 1, 1) if isinstance(weight, Tensor) else weight
