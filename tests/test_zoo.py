@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
+import math
 import re
 import shlex
 import shutil
@@ -178,6 +179,11 @@ FUNCTIONS = {
     "softplus": torch.nn.functional.softplus,
     "erfcx": lambda z: torch.special.erfcx(z.abs()).log(),
     "log_ndtr": torch.special.log_ndtr,
+    "cross_entropy": lambda z: torch.nn.functional.binary_cross_entropy_with_logits(z, z.sign(), reduction="none"),
+    "log1p": lambda z: torch.log1p(z.abs()),
+    "log of log1p": lambda z: torch.log1p(torch.exp(-z.abs().clamp(max=80))).log(),
+    "log of expm1": lambda z: torch.expm1(torch.exp(-z.abs().clamp(max=80))).log(),
+    "log of xlog1py": lambda z: torch.special.xlog1py(torch.full_like(z, 2), torch.exp(-z.abs().clamp(max=80))).log(),
 }
 
 
@@ -204,6 +210,14 @@ def test_tails_of_the_normal_law_keep_their_digits_in_float32(name: str) -> None
     x = torch.cat([x, -x]) if name == "special_log_ndtr" else x
     operator = getattr(torch.ops.aten, name).default
     torch.testing.assert_close(STABLE[operator](x).double(), operator(x.double()), rtol=2e-5, atol=2e-7)
+
+
+@pytest.mark.parametrize("name", ["log1p", "expm1"])
+def test_small_differences_keep_their_digits_in_float32(name: str) -> None:
+    small = torch.cat([torch.logspace(-30, 0, 999), torch.linspace(0.4, 20, 999), torch.tensor([0.0, 1e10, math.inf])])
+    x = torch.cat([small, -small]) if name == "expm1" else torch.cat([small, -small[small <= 1]])
+    operator = getattr(torch.ops.aten, name).default
+    torch.testing.assert_close(STABLE[operator](x).double(), operator(x.double()), rtol=1e-5, atol=0)
 
 
 def test_a_machine_of_rectified_units_is_exported_to_onnx() -> None:

@@ -15,6 +15,7 @@ import yaml
 from ebmlab import __version__
 from ebmlab.app.own_runs import keep_own
 from ebmlab.app.parsers import convert_parser
+from ebmlab.app.plain_yaml import DUMPER, MOST, num_values
 from ebmlab.app.run_folder import CHECKPOINTS, CONFIG, LAST
 from ebmlab.data.preprocessing import LEVELS, Preprocessing
 from ebmlab.domains import Binary, Categorical
@@ -72,6 +73,8 @@ def make_run(
 ) -> list[str]:
     """Writes a checkpoint; in a folder also the config of a run, without data, and says what is lost.
 
+    A config of more values than are read from one is left out: the checkpoint alone is scored and sampled.
+
     Args:
         found: what was read.
         target: a .ckpt file, or a folder that becomes that of a run.
@@ -92,8 +95,10 @@ def make_run(
     content[ORIGIN] = found.described() | {"ebmlab": __version__}
     save(content, target if target.suffix else target / CHECKPOINTS / LAST)
     if not target.suffix:
-        config = yaml.safe_dump({"model": _config(energy, settings)}, default_flow_style=None, width=120)
-        write_whole(target / CONFIG, config)
+        config = {"model": _config(energy, settings)}
+        if (size := num_values(config)) > MOST:
+            return [*lost, f"config.yaml: it would hold {size:,} values, and {MOST:,} are read at most"]
+        write_whole(target / CONFIG, yaml.dump(config, Dumper=DUMPER, default_flow_style=None, width=120))
         keep_own(target / CONFIG)
     return lost
 

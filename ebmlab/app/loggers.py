@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
+import os
 import time
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from ebmlab.app.finished_run import STEPS_TAKEN, steps_taken
 from ebmlab.app.wandb_run import WandbMode, WandbOptions, wandb_run
 from ebmlab.extras import require
 from ebmlab.io.files import write_table, write_whole
+
+_BLOCK = 2**14  # bytes from the end of metrics.csv, where rows that change are looked for first
 
 
 class MetricsCSV(Logger):
@@ -89,10 +93,13 @@ class MetricsCSV(Logger):
         if self._taken - (known := steps_taken(self._names)):
             write_whole(self._names, "".join(f"{name}\n" for name in sorted(self._taken | known)))
         new = [key for key in self._row if key not in self._columns]
-        if new or self._in_file or not self._path.exists():  # someone may have deleted it
+        if new or not self._path.exists():  # someone may have deleted it
             self._columns += new
             rows = self._read()
             write_table(self._path, self._columns, [*(rows[:-1] if self._in_file else rows), self._row])
+        elif self._in_file:
+            start, rows = self._since(self._row["step"])
+            self._replace(start, [*rows[:-1], self._row])
         else:
             with self._path.open("a", newline="") as file:
                 csv.DictWriter(file, self._columns).writerow(self._row)
@@ -130,12 +137,55 @@ class MetricsCSV(Logger):
 
     def _add_late(self, row: dict[str, Any]) -> None:
         """Adds values of an earlier step, such as Lightning's means over an epoch, in their place in the file."""
-        rows = self._read()
-        self._columns += [key for key in row if key not in self._columns]
+        new = [key for key in row if key not in self._columns]
+        anew = bool(new) or not self._path.exists()
+        start, rows = (0, self._read()) if anew else self._since(row["step"])
+        self._columns += new
         earlier = [old for old in rows if int(old["step"]) < row["step"]]
         same = [old for old in rows if int(old["step"]) == row["step"]]
         now = {**(same[0] if same else {}), **row}
-        write_table(self._path, self._columns, [*earlier, now, *rows[len(earlier) + len(same) :]])
+        rows = [*earlier, now, *rows[len(earlier) + len(same) :]]
+        if anew:
+            write_table(self._path, self._columns, rows)
+        else:
+            self._replace(start, rows)
+
+    def _since(self, step: int) -> tuple[int, list[dict[str, Any]]]:
+        """The byte at which the file's last rows begin of which none is of an earlier step, and these rows.
+
+        The file is read from its end, as a run's file grows while it is trained.
+        """
+        place, reach = self._columns.index("step"), _BLOCK
+        with self._path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            while True:
+                begin = max(0, size - reach)
+                file.seek(begin)
+                first, *lines = file.read().splitlines(keepends=True) or [b""]  # the header, or a row that is cut
+                lines = lines[: -1 if lines and not lines[-1].endswith(b"\n") else None]
+                cells = list(csv.reader(line.decode() for line in lines))
+                steps = [int(row[place]) if row[place : place + 1] and row[place].isdecimal() else -1 for row in cells]
+                earlier = max((k for k, found in enumerate(steps, 1) if 0 <= found < step), default=0)
+                if earlier or not begin:
+                    rows = [
+                        dict(zip(self._columns, cells[k], strict=False))
+                        for k in range(earlier, len(cells))
+                        if steps[k] >= 0
+                    ]
+                    return begin + len(first) + sum(map(len, lines[:earlier])), rows
+                reach *= 16
+
+    def _replace(self, start: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Writes rows over the end of the file, from a byte on, at once; a shorter end replaces the whole file."""
+        text = io.StringIO(newline="")
+        csv.DictWriter(text, self._columns).writerows(rows)
+        content = text.getvalue().encode()
+        if start + len(content) < self._path.stat().st_size:  # a kill in between would leave a piece of the old end
+            write_whole(self._path, self._path.read_bytes()[:start] + content)
+            return
+        with self._path.open("r+b", buffering=0) as file:
+            file.seek(start)
+            file.write(content)
 
     def _read(self) -> list[dict[str, Any]]:
         if not self._path.exists():

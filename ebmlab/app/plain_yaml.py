@@ -11,6 +11,7 @@ import yaml
 from ebmlab.errors import UserError, one_line
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 MOST = 200_000  # values of a text, those that an alias repeats included
 
 
@@ -26,6 +27,18 @@ def plain_yaml(text: str, source: object) -> Any:
     """
     with checked_yaml(text, source):
         return yaml.load(text, LOADER)
+
+
+def num_values(value: Any) -> int:
+    """How many values a plain value has, names of options included, of which `plain_yaml` reads `MOST` at most.
+
+    Example:
+        >>> num_values({"a": [1, 2]})
+        5
+    """
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    return 1 + sum(map(num_values, value)) if isinstance(value, list) else 1
 
 
 def as_mapping(value: Any, source: object, such: str) -> dict[str, Any]:
@@ -52,7 +65,7 @@ def checked_yaml(text: str, source: object) -> Iterator[None]:
         root = yaml.compose(text, yaml.SafeLoader)  # whose errors say more than those of libyaml
         if (size := _size(root, {}, set())) > MOST:
             raise UserError(
-                f"{source} stands for {size:.2g} values, for its aliases (*NAME) repeat parts: write out fewer"
+                f"{source} stands for {size:.2g} values, and may for {MOST:,} at most; aliases (*NAME) repeat parts"
             )
         _check_keys(root, source, set())
         yield

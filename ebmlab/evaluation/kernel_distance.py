@@ -45,7 +45,7 @@ def kernel_distance(x: Tensor, y: Tensor) -> Tensor:
 def _sum(x: Tensor, y: Tensor) -> Tensor:
     """The kernel summed over all pairs."""
     parts = torch.split(x, max(1, CHUNK // len(y)))
-    return torch.stack([(part @ y.T / x.shape[1] + 1).pow(3).sum() for part in parts]).sum()
+    return torch.stack([(part @ y.T).div_(x.shape[1]).add_(1).pow_(3).sum() for part in parts]).sum()
 
 
 def _within(x: Tensor) -> Tensor:

@@ -61,5 +61,6 @@ def precision_recall(data: Tensor, samples: Tensor, *, neighbours: int = 3) -> P
 def _share_inside(x: Tensor, centres: Tensor, neighbours: int) -> float:
     """The share of x that lies in a ball around one of the centres."""
     size = max(1, CHUNK // len(centres))
-    radii = torch.cat([distances(c, centres).kthvalue(neighbours + 1).values for c in torch.split(centres, size)])
+    nearest = [distances(c, centres).topk(neighbours + 1, largest=False) for c in torch.split(centres, size)]
+    radii = torch.cat([found.values[:, -1] for found in nearest])
     return sum(int((distances(part, centres) <= radii).any(1).sum()) for part in torch.split(x, size)) / len(x)

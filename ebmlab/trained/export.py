@@ -35,6 +35,18 @@ def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(x == y, larger + 0.6931471805599453, sum_of_both)  # also where both are infinite
 
 
+def _log1p(x: Tensor) -> Tensor:
+    """log(1 + x), by 2 artanh(x / (2 + x)) where 1 + x would lose digits of x."""
+    near = x.clamp(-0.5, 0.5)
+    return torch.where(x.abs() < 0.5, 2 * (near / (2 + near)).atanh(), (1 + x).log())
+
+
+def _expm1(x: Tensor) -> Tensor:
+    """exp(x) - 1, by t = tanh(x / 2) as 2t / (1 - t) where the difference would lose digits."""
+    t = (x.clamp(-0.5, 0.5) / 2).tanh()
+    return torch.where(x.abs() < 0.5, 2 * t / (1 - t), x.exp() - 1)
+
+
 def _log_erfcx(turned: Any) -> Any:
     t = (1 + turned) / 2
     return np.log(torch.special.erfcx(torch.from_numpy(2 / t - 2)).numpy() / t)
@@ -66,8 +78,16 @@ STABLE: dict[Any, Any] = {
     torch.ops.aten.logaddexp.default: _logaddexp,
     torch.ops.aten.special_erfcx.default: _erfcx,
     torch.ops.aten.special_log_ndtr.default: _log_ndtr,
+    torch.ops.aten.log1p.default: _log1p,
+    torch.ops.aten.expm1.default: _expm1,
 }
 """Functions that torch writes into ONNX as exp, erf and log, which overflow or cancel; here without either."""
+
+MADE_OF_THEM = (
+    torch.ops.aten.binary_cross_entropy_with_logits.default,
+    torch.ops.aten.special_xlog1py.default,
+)
+"""Functions that torch takes apart into those of `STABLE` while it writes ONNX; here before."""
 
 
 def export_energy(energy: Energy, path: Path) -> None:
@@ -117,7 +137,8 @@ def _pt2(program: torch.export.ExportedProgram) -> bytes:
 
 def _onnx(program: torch.export.ExportedProgram) -> bytes:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    program = program.run_decompositions(STABLE)
+    parts = torch.export.default_decompositions()
+    program = program.run_decompositions({operator: parts[operator] for operator in MADE_OF_THEM} | STABLE)
     made: Any = torch.onnx.export(program, (), external_data=False, verbose=False)
     content: bytes = made.model_proto.SerializeToString()
     return content

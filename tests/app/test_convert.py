@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from helpers_trainer import quiet_trainer
 
 import ebmlab
+from ebmlab.app import convert, plain_yaml
 from ebmlab.app.cli import main
 from ebmlab.app.own_runs import is_own
 from ebmlab.datamodules import Alignment, Arrays
 from ebmlab.energies import RBM, CategoricalRBM, Energy, Ising, Potts
+from ebmlab.errors import UserError
 from ebmlab.evaluation import ais
 from ebmlab.exchange import read, write
 from ebmlab.io.files import load_checkpoint
@@ -55,6 +58,34 @@ def test_a_problem_becomes_a_run_that_every_command_takes(folder: None, capsys: 
         pack(Path("mine/checkpoints/last.ckpt"), Path("packed"), "packed", "# P") and Path("packed/model.ckpt")
     )
     assert kept["origin"]["kind"] == "coo"
+
+
+def test_a_config_that_no_command_would_read_is_not_written(
+    folder: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convert, "MOST", 51)
+    main(["convert", "spins.coo", "mine"])
+    said = capsys.readouterr().out
+    assert "\nnot carried over: config.yaml: it would hold 52 values, and 51 are read at most\nmine\n" in said
+    assert [path.name for path in Path("mine").iterdir()] == ["checkpoints"]
+    assert ebmlab.load("mine").energy(np.array([[1, 1, 1]], np.int8)).item() == pytest.approx(-0.15)
+    monkeypatch.setattr(convert, "MOST", 52)
+    main(["convert", "spins.coo", "other"])
+    assert Path("other/config.yaml").is_file() and "not carried over" not in capsys.readouterr().out
+
+
+def test_a_written_config_is_one_that_is_read(folder: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    main(["convert", "spins.coo", "mine"])
+    text = Path("mine/config.yaml").read_text()
+    config = plain_yaml.plain_yaml(text, "mine")
+    assert text == yaml.safe_dump(config, default_flow_style=None, width=120)
+    size = plain_yaml.num_values(config)
+    assert size == 37 + 4 * 3 + 3
+    monkeypatch.setattr(plain_yaml, "MOST", size)
+    assert plain_yaml.plain_yaml(text, "mine") == config
+    monkeypatch.setattr(plain_yaml, "MOST", size - 1)
+    with pytest.raises(UserError, match=f"stands for {size} values, and may for {size - 1} at most"):
+        plain_yaml.plain_yaml(text, "mine")
 
 
 def test_an_rbm_of_pixels_is_tested_on_data(folder: None) -> None:

@@ -125,3 +125,31 @@ def test_a_file_that_is_deleted_in_mid_run_comes_back_with_a_header(tmp_path: Pa
     log(logger, 3, 6)
     logger.finalize("success")
     assert [(row["step"], row["train/loss"]) for row in rows(tmp_path)] == [("3", "30.0"), ("4", "40.0"), ("5", "50.0")]
+
+
+def test_a_long_file_is_read_and_written_at_its_end_alone(tmp_path: Path) -> None:
+    """Rows of 3,000 steps, of which every tenth is flushed and gets further values, its own or, from step 5, late."""
+    logger = MetricsCSV(tmp_path)
+    logger.log_metrics({"a": 0.5, "mean": 1.0, "late": 2.0}, 0)
+    expected = {0: {"step": "0", "a": "0.5", "mean": "1.0", "late": "2.0"}}
+    path = tmp_path / "metrics.csv"
+    for step in range(1, 3000):
+        logger.log_metrics({"a": step / 8}, step)
+        expected[step] = {"step": str(step), "a": str(step / 8), "mean": "", "late": ""}
+        if step % 10 == 0:
+            logger.flush()
+            head = path.read_bytes()[:-2000]
+            file = path.stat().st_ino
+            logger.log_metrics({"mean": step / 4}, step)
+            expected[step]["mean"] = str(step / 4)
+            logger.flush()
+            if step > 5:
+                logger.log_metrics({"late": 7.25}, step - 5)
+                expected[step - 5]["late"] = "7.25"
+            assert path.read_bytes().startswith(head) and path.stat().st_ino == file
+    logger.log_metrics({"late": 1.5}, 3)  # far from the end
+    expected[3]["late"] = "1.5"
+    logger.log_metrics({"a": 1.0}, 2999)  # shorter than before
+    expected[2999]["a"] = "1.0"
+    logger.finalize("success")
+    assert rows(tmp_path) == list(expected.values())
