@@ -222,7 +222,10 @@ def test_wandb_gets_config_commit_tags_notes_and_the_best_value(run: Run, monkey
     assert "git_commit" in config
     assert Path("runs/grbm_digits/w/wandb/id").read_text() == seen["run"].id  # type: ignore[attr-defined]
     wandb.finish()  # a background process writes the file
-    assert list(Path("runs/grbm_digits/w/wandb").glob("offline-run-*/*.wandb"))
+    deadline = time.monotonic() + 100
+    while not list(Path("runs/grbm_digits/w/wandb").glob("offline-run-*/*.wandb")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def written(folder: Path) -> dict[Path, int]:
