@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+import time
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
