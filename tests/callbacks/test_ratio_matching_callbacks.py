@@ -81,8 +81,8 @@ def test_the_linear_kernel_compares_only_means(setup):
 
 def test_batches_do_not_change_the_number_of_chains(setup, monkeypatch):
     sizes = []
-    draw = Learner.draw
-    monkeypatch.setattr(Learner, "draw", lambda s, x, *of, **o: (sizes.append(len(x)), draw(s, x, *of, **o))[1])
+    walk = Learner.walk
+    monkeypatch.setattr(Learner, "walk", lambda s, x, n: (sizes.append(len(x)), walk(s, x, n))[1])
     callback = HammingMMD(num_samples=25, batch_size=10, num_steps=1)
     model, trainer = setup([callback], learner=learner(), limit_val_batches=1)
     trainer.validate(model, points(), verbose=False)
