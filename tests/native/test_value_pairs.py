@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ebmlab.energies import Potts
-from ebmlab.energies.pairwise import statistics
+from ebmlab.energies.pairwise import half_matrix, statistics
 from ebmlab.energies.pairwise.half_matrix import HalfMatrix
 from ebmlab.energies.pairwise.statistics import half_moments, moments
 from ebmlab.native import value_pairs
@@ -186,13 +186,20 @@ def test_pairs_of_a_stranger_read_no_other_memory() -> None:
         energy.weighted_sum().add(states(40, energy))
 
 
-def test_saved_pairs_may_have_any_order() -> None:
+def test_saved_pairs_may_have_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four pairs of which the first and the last have one site, and the others another one, are told apart."""
+    monkeypatch.setattr(half_matrix, "ROWS", 10)  # so that sums have several blocks
     energy, other = family(8, 5), Potts(8, 5).requires_grad_(False)
     order = torch.randperm(len(energy.pairs))
     other.load_state_dict({**energy.state_dict(), "pairs": energy.pairs[order], "coupling": energy.coupling[order]})
     x = states(500, energy)
     torch.testing.assert_close(other(x), energy(x), rtol=1e-5, atol=1e-5)
+    with torch.enable_grad():
+        total = _sum(other.requires_grad_(), x, torch.ones(500))
+        (gradient,) = torch.autograd.grad(total, other.coupling)
+    torch.testing.assert_close(total, energy(x).sum(), rtol=1e-4, atol=1e-2)
+    i, j = other.pairs.T
+    torch.testing.assert_close(gradient, -(x.transpose(0, 1)[i].mT @ x.transpose(0, 1)[j]), rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("share", [0.1, 1.0])

@@ -110,7 +110,7 @@ class HalfMatrix:
         """Its entries `(P, q, q)` where the q rows of one site meet the q columns of another one.
 
         Args:
-            pairs: of sites, `(P, 2)`, in order, the smaller site first.
+            pairs: of sites, `(P, 2)`, the smaller site first.
             values: q, the `unit` of the matrix.
             minus: a matrix of the same size whose entries are taken off; None for none.
         """
@@ -118,6 +118,9 @@ class HalfMatrix:
             full = self.full() if minus is None else self.full().sub_(minus.full())
             i, j = pairs.T
             return full.view(self.size // values, values, -1, values)[i, :, j]
+        if (pairs[1:, 0] < pairs[:-1, 0]).any():  # as a checkpoint may hold them
+            order = pairs[:, 0].argsort()
+            return self.of_pairs(pairs[order], values, minus)[order.argsort()]
         found = self.blocks[0].new_empty(len(pairs), values, values)
         ends = torch.searchsorted(pairs[:, 0].contiguous(), pairs.new_tensor([r.stop // values for r in self.slices()]))
         others = [None] * len(self.blocks) if minus is None else minus.blocks
