@@ -183,7 +183,7 @@ class MetricsCSV(Logger):
         if start + len(content) < self._path.stat().st_size:  # a kill in between would leave a piece of the old end
             write_whole(self._path, self._path.read_bytes()[:start] + content)
             return
-        with self._path.open("r+b", buffering=0) as file:
+        with self._path.open("r+b") as file:  # which says so where the disk takes no more
             file.seek(start)
             file.write(content)
 
